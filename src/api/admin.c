@@ -159,7 +159,7 @@ static void event_request_on_changed(struct event_change *change, enum err resul
     struct json_out j;
     admin_etag(q->x, stored->version);
     json_out_init(&j, reply_start(q->x, change->put.created ? 201 : 200));
-    event_to_json(&j, STR(""), stored, true, w->api);
+    event_to_json(&j, STR(""), stored, EVENT_JSON_ADMIN, w->api);
     json_out_done(&j);
     mem_free(stored);
     mem_free(q->wanted);
@@ -200,6 +200,7 @@ void admin_event_put(struct api *api, struct exchange *x, const str *captures) {
     q->wanted = event_from_json(q->body, &api->defaults, captures[0], captures[1], &q->problem);
     q->change.put.wanted = q->wanted;
     q->change.put.keeps_state = json_object_get(q->body, "state") == NULL;
+    q->change.put.keeps_notice = json_object_get(q->body, "notice") == NULL;
     if (q->wanted == NULL)
         event_request_refuse(q, q->problem.err);
     else

@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "api/event_json.h"
+#include "api/event_page_json.h"
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/mem.h"
@@ -62,6 +63,7 @@ static void queue_request_render(struct json_out *j, const struct event_view *vi
     json_out_bool(j, STR("admitting"), has_stock && event_state_admits(now));
     if (q->process) json_out_i64(j, STR("processed"), q->admitted);
     queue_rules_to_json(j, STR("queue"), &e->queue);
+    notice_to_json(j, e->notice);
     if (is_counted)
         render_counts(j, &queue->counts);
     else
@@ -89,6 +91,7 @@ static void queue_request_on_counted(struct event_views *views, enum err result)
 static void queue_request_show(struct queue_request *q, int64_t event_key) {
     struct catalogue *catalogue = q->api->events.catalogue;
     q->views.queues = true;
+    q->views.texts = true;
     q->views.done = queue_request_on_counted;
     catalogue_read_lock(catalogue);
     const struct event *e = catalogue_find_key(catalogue, event_key);
@@ -157,7 +160,7 @@ static enum err queue_request_edit(struct ledger_event_put *put, struct event **
         return ERR_WRONG_STATE;
     }
     static const struct json_field none[] = {{0}};
-    if (q->body != NULL && !(q->takes_rules ? queue_patch_json(*e, q->body, &q->problem)
+    if (q->body != NULL && !(q->takes_rules ? queue_patch_json(e, q->body, &q->problem)
                                             : json_read(q->body, none, NULL, "", &q->problem)))
         return q->problem.err;
     if (q->to >= 0) (*e)->state = (enum event_state)q->to;

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "api/event_page_json.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "core/reservation.h"
@@ -16,14 +17,27 @@
 #define EVENT_JSON_BYTES 350
 #define SECTION_JSON_BYTES 140
 
-static const struct json_field queue_fields[] = {
-    {"maxWaiting", JSON_KIND_I64, QUEUE(max_waiting), 0, MAX_WAITING_MAX, 0, 0},
-    {"maxActive", JSON_KIND_I64, QUEUE(max_active), 1, MAX_ACTIVE_MAX, 0, 0},
-    {"entryBatchSize", JSON_KIND_I64, QUEUE(entry_batch_size), 1, ENTRY_BATCH_MAX, 0, 0},
-    {"entryIntervalSeconds", JSON_KIND_I64, QUEUE(entry_interval_s), 1, ENTRY_INTERVAL_S_MAX, 0, 0},
-    {"activeTtlSeconds", JSON_KIND_I64, QUEUE(active_ttl_s), 1, ACTIVE_TTL_S_MAX, 0, 0},
-    {"graceSeconds", JSON_KIND_I64, QUEUE(grace_s), 1, GRACE_S_MAX, 0, 0},
-    {"tokenTtlSeconds", JSON_KIND_I64, QUEUE(token_ttl_s), 0, TOKEN_TTL_S_MAX, 0, 0},
+#define QUEUE_FIELDS                                                                               \
+    {"maxWaiting", JSON_KIND_I64, QUEUE(max_waiting), 0, MAX_WAITING_MAX, 0, 0},                   \
+        {"maxActive", JSON_KIND_I64, QUEUE(max_active), 1, MAX_ACTIVE_MAX, 0, 0},                  \
+        {"entryBatchSize", JSON_KIND_I64, QUEUE(entry_batch_size), 1, ENTRY_BATCH_MAX, 0, 0},      \
+        {"entryIntervalSeconds",                                                                   \
+         JSON_KIND_I64,                                                                            \
+         QUEUE(entry_interval_s),                                                                  \
+         1,                                                                                        \
+         ENTRY_INTERVAL_S_MAX,                                                                     \
+         0,                                                                                        \
+         0},                                                                                       \
+        {"activeTtlSeconds", JSON_KIND_I64, QUEUE(active_ttl_s), 1, ACTIVE_TTL_S_MAX, 0, 0},       \
+        {"graceSeconds", JSON_KIND_I64, QUEUE(grace_s), 1, GRACE_S_MAX, 0, 0}, {                   \
+        "tokenTtlSeconds", JSON_KIND_I64, QUEUE(token_ttl_s), 0, TOKEN_TTL_S_MAX, 0, 0             \
+    }
+
+static const struct json_field queue_fields[] = {QUEUE_FIELDS, {0}};
+
+static const struct json_field queue_patch_fields[] = {
+    QUEUE_FIELDS,
+    {"notice", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
     {0},
 };
 
@@ -44,6 +58,9 @@ static const struct json_field event_fields[] = {
     {"confirmBy", JSON_KIND_WORD, EVENT(confirm_by), 0, 0, confirm_by_words, 0},
     {"cancelConfirmed", JSON_KIND_BOOL, EVENT(cancel_confirmed), 0, 0, 0, 0},
     {"currency", JSON_KIND_MONEY, EVENT(currency), 0, 0, 0, 0},
+    {"page", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
+    {"returnHosts", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
+    {"notice", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
     {"sections", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
     {"eventType", JSON_KIND_SHOWN, 0, 0, 0, 0, 0},
     {"eventId", JSON_KIND_SHOWN, 0, 0, 0, 0, 0},
@@ -92,10 +109,8 @@ static struct event *with_sections(const struct event *old, const json_t *array,
                     EVENT_SECTIONS_MAX);
         return NULL;
     }
-    struct event *e = event_new(count);
+    struct event *e = event_new_like(old, count);
     struct section *sections = e->sections;
-    *e = *old;
-    e->sections = sections;
     e->section_count = 0;
     for (size_t i = 0; i < count; i++) {
         if (!section_from_json(json_array_get(array, i), i, &sections[i], problem)) goto refused;
@@ -145,11 +160,15 @@ struct event *event_from_json(const json_t *body, const struct event_defaults *d
         json_refuse(problem, ERR_INVALID_FIELD, "%s", "title is required.");
         return NULL;
     }
-    return with_sections(&plain, json_object_get(body, "sections"), problem);
+    struct event *e = with_sections(&plain, json_object_get(body, "sections"), problem);
+    if (e == NULL || event_texts_from_json(&e, body, problem)) return e;
+    mem_free(e);
+    return NULL;
 }
 
 bool event_patch_json(struct event **e, const json_t *body, struct json_problem *problem) {
     if (!json_read(body, event_fields, *e, "", problem) || !hours_ok(*e, problem)) return false;
+    if (!event_texts_from_json(e, body, problem)) return false;
     json_t *sections = json_object_get(body, "sections");
     if (sections == NULL) return true;
     struct event *changed = with_sections(*e, sections, problem);
@@ -214,8 +233,9 @@ static void confirm_by_to_json(struct json_out *j, const struct event *e, bool a
         json_out_str(j, STR("confirmBy"), confirm_by_words[by]);
 }
 
-void event_to_json(struct json_out *j, str key, const struct event *e, bool admin,
+void event_to_json(struct json_out *j, str key, const struct event *e, enum event_json_kind kind,
                    struct api *api) {
+    bool admin = kind == EVENT_JSON_ADMIN;
     json_out_object(j, key);
     json_out_str(j, STR("eventType"), str_of(e->type));
     json_out_str(j, STR("eventId"), str_of(e->id));
@@ -233,6 +253,7 @@ void event_to_json(struct json_out *j, str key, const struct event *e, bool admi
     confirm_by_to_json(j, e, admin, api);
     json_out_bool(j, STR("cancelConfirmed"), e->cancel_confirmed);
     json_out_str(j, STR("currency"), str_of(e->currency));
+    if (kind != EVENT_JSON_LISTED) event_texts_to_json(j, e);
     json_out_array(j, STR("sections"));
     for (size_t i = 0; i < e->section_count; i++)
         section_to_json(j, &e->sections[i], &api->reservations);
@@ -246,6 +267,7 @@ void event_to_json(struct json_out *j, str key, const struct event *e, bool admi
     json_out_object_end(j);
 }
 
-bool queue_patch_json(struct event *e, const json_t *body, struct json_problem *problem) {
-    return json_read(body, queue_fields, e, "", problem);
+bool queue_patch_json(struct event **e, const json_t *body, struct json_problem *problem) {
+    return json_read(body, queue_patch_fields, *e, "", problem) &&
+           event_texts_from_json(e, body, problem);
 }

@@ -19,13 +19,19 @@ bool event_patch_json(struct event **e, const json_t *body, struct json_problem 
 /* Changes one section by the body of a PATCH. */
 bool section_patch_json(struct section *s, const json_t *body, struct json_problem *problem);
 
-/* Changes the queue's rules by the body of a PATCH. False: the event is not to be used. */
-bool queue_patch_json(struct event *e, const json_t *body, struct json_problem *problem);
+/* Changes the queue's rules, and the event's notice, by the body of a PATCH. False: the event is
+ * not to be used. The event may move: *e. */
+bool queue_patch_json(struct event **e, const json_t *body, struct json_problem *problem);
 void queue_rules_to_json(struct json_out *j, str key, const struct queue_rules *q);
 
-/* Renders the public fields, or with `admin` all. */
-void event_to_json(struct json_out *j, str key, const struct event *e, bool admin, struct api *api);
-/* About how many bytes event_to_json writes, without `admin`. */
+enum event_json_kind {
+    EVENT_JSON_LISTED, /* the public fields without the texts */
+    EVENT_JSON_PUBLIC,
+    EVENT_JSON_ADMIN, /* all fields */
+};
+void event_to_json(struct json_out *j, str key, const struct event *e, enum event_json_kind kind,
+                   struct api *api);
+/* About how many bytes event_to_json writes with LISTED. */
 size_t event_json_bytes(const struct event *e);
 
 #endif

@@ -82,7 +82,7 @@ static void events_on_page(struct event_views *views, enum err result) {
     json_out_object(&j, STR(""));
     json_out_array(&j, STR("events"));
     for (const struct event_view *view = views->first; view != NULL; view = view->next)
-        event_to_json(&j, STR(""), view->event, false, api_of(q->x));
+        event_to_json(&j, STR(""), view->event, EVENT_JSON_LISTED, api_of(q->x));
     json_out_array_end(&j);
     if (q->next[0] != '\0')
         json_out_str(&j, STR("next"), str_of(q->next));
@@ -103,7 +103,8 @@ static void events_on_event(struct event_views *views, enum err result) {
     struct json_out j;
     if (q->admin) admin_etag(q->x, views->first->event->version);
     json_out_init(&j, reply_start(q->x, 200));
-    event_to_json(&j, STR(""), views->first->event, q->admin, api_of(q->x));
+    event_to_json(&j, STR(""), views->first->event, q->admin ? EVENT_JSON_ADMIN : EVENT_JSON_PUBLIC,
+                  api_of(q->x));
     json_out_done(&j);
     reply_send(q->x, STR("application/json"));
 }
@@ -159,6 +160,7 @@ void events_list(struct api *api, struct exchange *x, const str *captures) {
 static void events_show(struct api *api, struct exchange *x, const str *captures, bool admin) {
     struct view_query *q = view_query_new(x, events_on_event);
     q->admin = admin;
+    q->views.texts = true;
     catalogue_read_lock(api->events.catalogue);
     const struct event *e = catalogue_find(api->events.catalogue, captures[0], captures[1]);
     if (e != NULL && api_shows(x, e)) event_views_add(&q->views, &x->arena, e);

@@ -236,7 +236,7 @@ static bool find_terms(struct hold_request *q) {
     catalogue_read_lock(q->api->events.catalogue);
     const struct event *e = hold_request_find_event(q, &section);
     bool is_hidden = e != NULL && !api_shows(q->x, e);
-    if (e != NULL) queue_event_copy(e, &q->event);
+    if (e != NULL) queue_event_copy(e, &q->x->arena, &q->event);
     if (e != NULL && section != NULL) copy_terms(q, e, section);
     catalogue_read_unlock(q->api->events.catalogue);
     if (is_hidden && !has_token_of_event(q)) {

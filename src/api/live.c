@@ -38,7 +38,8 @@ struct shown {
     bool degraded;
     bool admits;
     bool sold_out;
-    uint32_t held; /* seats, while none is available: they may be returned */
+    uint32_t held;   /* seats, while none is available: they may be returned */
+    uint32_t notice; /* its number */
 };
 
 struct subscriber {
@@ -67,7 +68,9 @@ struct event_subscribers {
     int64_t event_key;
     char event_type[EVENT_TYPE_BYTES_MAX + 1]; /* for the last event, when it is deleted */
     char event_id[EVENT_ID_BYTES_MAX + 1];
-    int64_t grace_ms; /* as of the last tick */
+    int64_t grace_ms;       /* of the event as last read; so is the notice */
+    struct buf notice;      /* no copies of it are kept for each subscriber, only this number */
+    uint32_t notice_number; /* grows with each change of the notice */
     struct list due[REACHES];
     struct map by_seq; /* an entry's number → its newest subscriber */
     size_t count;
@@ -134,6 +137,7 @@ static void event_subscribers_maybe_free(struct event_subscribers *es) {
     if (es->count > 0 || es->batches > 0) return;
     list_remove(&es->link);
     map_deinit(&es->by_seq);
+    buf_deinit(&es->notice);
     mem_free(es);
 }
 
@@ -212,6 +216,42 @@ static void schedule(struct subscriber *s) {
     list_move_last(&es->due[reach], &s->link);
 }
 
+/* Those that are being looked at are in no list: they are looked at once more. */
+static void make_all_due(struct event_subscribers *es) {
+    int64_t now_ms = clock_steady_ms();
+    struct subscriber *s;
+    for (size_t at = 0; (s = map_next(&es->by_seq, &at)) != NULL;)
+        for (; s != NULL; s = s->older) {
+            if (s->busy) s->again = true;
+            if (s->due_ms > now_ms) s->due_ms = now_ms;
+        }
+}
+
+/* The event as it is now; false: it is deleted. Every subscriber is due if its notice has changed,
+ * and if grace has become shorter: with looks as rare as before its user would count as gone. */
+static bool follow_event(struct event_subscribers *es, struct queue_event *out) {
+    struct catalogue *catalogue = es->live->api->events.catalogue;
+    int64_t grace_ms = es->grace_ms;
+    bool notice_changes = false;
+    catalogue_read_lock(catalogue);
+    const struct event *e = catalogue_find_key(catalogue, es->event_key);
+    if (e != NULL) {
+        queue_event_copy(e, NULL, out);
+        notice_changes = !str_eq(buf_str(&es->notice), e->notice);
+        if (notice_changes) {
+            buf_clear(&es->notice);
+            buf_add(&es->notice, e->notice);
+        }
+    }
+    catalogue_read_unlock(catalogue);
+    if (e == NULL) return false;
+    out->notice = buf_str(&es->notice);
+    es->grace_ms = out->rules.grace_s * 1000;
+    if (notice_changes) es->notice_number++;
+    if (notice_changes || es->grace_ms < grace_ms) make_all_due(es);
+    return true;
+}
+
 /* ---- sending ---- */
 
 /* A client that connects again sends the last id: it shows whether it knows how the place ended. */
@@ -247,17 +287,18 @@ static void send_text(struct live *l, struct subscriber *s, bool is_last) {
     if (s->gone && !was_busy) mem_free(s);
 }
 
-static struct shown shown_of(const struct queue_answer *a) {
+static struct shown shown_of(const struct event_subscribers *es, const struct queue_answer *a) {
     return (struct shown){.state = queue_event_state(a->event, a->now_ms),
                           .degraded = a->degraded,
                           .admits = queue_answer_admits(a),
                           .sold_out = seat_counts_sold_out(&a->seats),
-                          .held = a->seats.available == 0 ? a->seats.held : 0};
+                          .held = a->seats.available == 0 ? a->seats.held : 0,
+                          .notice = es->notice_number};
 }
 
 static bool shown_eq(const struct shown *a, const struct shown *b) {
     return a->state == b->state && a->degraded == b->degraded && a->admits == b->admits &&
-           a->sold_out == b->sold_out && a->held == b->held;
+           a->sold_out == b->sold_out && a->held == b->held && a->notice == b->notice;
 }
 
 static void subscriber_tell(struct batch *b, struct subscriber *s, const struct queue_event *event,
@@ -282,7 +323,7 @@ static void subscriber_tell(struct batch *b, struct subscriber *s, const struct 
                                   .stays_ended = queue_stays_ended(&b->watch.look.counts),
                                   .degraded = b->watch.degraded,
                                   .now_ms = b->watch.look.op.now_ms};
-    struct shown shown = shown_of(&answer);
+    struct shown shown = shown_of(b->of_event, &answer);
     if (waits && place->position == s->position && shown_eq(&shown, &s->shown)) {
         schedule(s);
         return;
@@ -316,8 +357,7 @@ static void batch_on_watched(struct places_watch *watch, enum err result) {
     struct batch *b = CONTAINER_OF(watch, struct batch, watch);
     struct event_subscribers *es = b->of_event;
     struct queue_event event;
-    bool exists =
-        queue_event_find_key(es->live->api, es->event_key, &event) && result != ERR_EVENT_NOT_FOUND;
+    bool exists = follow_event(es, &event) && result != ERR_EVENT_NOT_FOUND;
     for (size_t i = 0; i < watch->look.count; i++) {
         struct subscriber *s = b->subscribers[i];
         s->busy = false;
@@ -380,37 +420,18 @@ static bool push_due(struct event_subscribers *es, int64_t now_ms) {
     return b != NULL;
 }
 
-/* Those that are being looked at are in no list: they are looked at once more. */
-static void make_all_due(struct event_subscribers *es, int64_t now_ms) {
-    struct subscriber *s;
-    for (size_t at = 0; (s = map_next(&es->by_seq, &at)) != NULL;)
-        for (; s != NULL; s = s->older) {
-            if (s->busy) s->again = true;
-            if (s->due_ms > now_ms) s->due_ms = now_ms;
-        }
-}
-
-/* If grace has become shorter, every subscriber is due: with looks as rare as before its user would
- * count as gone. */
-static void follow_grace(struct event_subscribers *es, int64_t now_ms) {
-    struct queue_event event;
-    if (!queue_event_find_key(es->live->api, es->event_key, &event)) return;
-    int64_t before_ms = es->grace_ms;
-    es->grace_ms = event.rules.grace_s * 1000;
-    if (es->grace_ms < before_ms) make_all_due(es, now_ms);
-}
-
 /* Each tick takes a part of them, so that other work is done in between. */
 static void live_on_tick(void *to) {
     struct live *l = to;
     size_t batches = 1 + atomic_load(&l->count) / BATCH_MAX * 2 / TICKS_PER_INTERVAL;
-    int64_t now_ms = clock_steady_ms();
+    struct queue_event event;
     struct list *next;
     for (struct list *at = l->events.next; at != &l->events; at = next) {
         struct event_subscribers *es = CONTAINER_OF(at, struct event_subscribers, link);
         next = at->next;
         es->batches++; /* stays while it is worked on */
-        follow_grace(es, now_ms);
+        follow_event(es, &event);
+        int64_t now_ms = clock_steady_ms();
         for (size_t i = 0; i < batches && push_due(es, now_ms); i++) continue;
         es->batches--;
         event_subscribers_maybe_free(es);
@@ -459,7 +480,7 @@ static void live_on_announced(struct task *task) {
     struct announcement *n = m->of;
     struct event_subscribers *es = event_subscribers_find(m->to, n->event_key);
     if (es != NULL) es->announcements++;
-    if (es != NULL && n->count == 0) make_all_due(es, clock_steady_ms());
+    if (es != NULL && n->count == 0) make_all_due(es);
     if (es != NULL && n->count > 0) look_at_once(es, n->seqs, n->count);
     if (atomic_fetch_sub(&n->readers, 1) == 1) mem_free(n);
 }
@@ -508,7 +529,8 @@ int64_t live_retry_ms(struct live *l) {
     return RETRY_MS_MIN + (int64_t)(l->jitter >> 33) % RETRY_MS_SPREAD;
 }
 
-static struct subscriber *subscriber_new(const struct place_query *q,
+static struct subscriber *subscriber_new(const struct event_subscribers *es,
+                                         const struct place_query *q,
                                          const struct queue_answer *answer) {
     size_t user_len = q->room.look.user_len;
     struct subscriber *s = mem_new(sizeof *s + user_len);
@@ -516,7 +538,7 @@ static struct subscriber *subscriber_new(const struct place_query *q,
     s->seq = q->room.item.seq;
     s->lane = (uint8_t)q->lane;
     s->position = q->room.item.place.position;
-    s->shown = shown_of(answer);
+    s->shown = shown_of(es, answer);
     s->seen_ms = clock_steady_ms();
     s->user_len = (uint8_t)user_len;
     memcpy(s->token, q->token.at, TOKEN_TEXT_BYTES);
@@ -529,12 +551,13 @@ static void subscription_add(struct subscription *sub, struct live *l) {
     struct place_query *q = &sub->query;
     struct api_worker *w = exchange_context(q->x);
     struct queue_answer answer = place_query_answer(q);
+    struct event_subscribers *es = sub->of_event;
+    follow_event(es, &q->event);
     bool waits = answer.place->status == ENTRY_WAITING;
     buf_clear(&l->text);
     buf_addf(&l->text, "retry: %lld\n", (long long)live_retry_ms(l));
     add_event(w, &l->text, &answer);
-    struct subscriber *s = subscriber_new(q, &answer);
-    struct event_subscribers *es = sub->of_event;
+    struct subscriber *s = subscriber_new(es, q, &answer);
     limit_streams(es, s->seq);
     subscriber_add(es, s);
     s->again = es->announcements != sub->announcements;
@@ -581,7 +604,7 @@ void queue_get_subscribe(struct api *api, struct exchange *x, const str *capture
     struct place_query *q = &sub->query;
     const struct api_worker *w = exchange_context(x);
     enum err refused = ERR_EVENT_NOT_FOUND;
-    if (queue_event_find(api, captures[0], captures[1], &event))
+    if (queue_event_find(api, captures[0], captures[1], NULL, &event))
         refused = place_query_init(q, api, x, &event, captures[2]);
     if (refused != ERR_OK) {
         queue_refuse(x, refused);

@@ -10,7 +10,7 @@ bool owner_of(struct api *api, struct exchange *x, str named, struct owner *out)
         struct queue_event event;
         enum err refused = queue_token_read(w, text, &out->token);
         if (refused == ERR_OK) {
-            bool exists = queue_event_find_key(api, out->token.event_key, &event);
+            bool exists = queue_event_find_key(api, out->token.event_key, NULL, &event);
             refused = queue_token_judge(w, text, exists ? &event : NULL, &out->token);
         }
         if (refused == ERR_OK) refused = users_disagree(api, x, named, out->token.user_hash);

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/mem.h"
+#include "core/event_page.h"
 #include "service/event_views.h"
 
 /* How many reservations the page shows. */
@@ -78,21 +79,12 @@ static void present_answer(struct exchange *x, int status) {
 
 /* ---- the request ---- */
 
-/* Where an admitted user may go on to: only to this site, because a link could lead a user to any
- * page that looks like the shop's. Browsers read "//host" and "/\host" as another host. */
-static bool may_return_to(str url) {
-    return url.len > 0 && url.at[0] == '/' &&
-           (url.len == 1 || (url.at[1] != '/' && url.at[1] != '\\'));
-}
-
 /* While the handler runs. NULL: the request has been answered. */
 static struct plain_request *plain_request_new(struct api *api, struct exchange *x, str type,
                                                str id) {
-    bool bad;
     struct page_set *set = pages_take(api->pages, x);
     if (set == NULL) return NULL;
     struct plain_request *q = arena_new(&x->arena, sizeof *q);
-    str return_url = query_value(x, STR("rd"), &bad);
     q->x = x;
     q->api = api;
     q->set = set;
@@ -102,7 +94,6 @@ static struct plain_request *plain_request_new(struct api *api, struct exchange 
                                   .id = arena_copy(&x->arena, id),
                                   .now_ms = clock_wall_ms(),
                                   .return_query = arena_copy(&x->arena, pages_return_query(x))};
-    if (may_return_to(return_url)) q->view.return_url = return_url;
     x->present = present_answer;
     x->present_data = q;
     return q;
@@ -122,10 +113,17 @@ static void plain_on_listed(struct listing *l, enum err result);
 
 /* A user who has a place sees the event also when it has become a draft. */
 static void find_event(struct plain_request *q) {
+    bool bad;
+    str return_url = query_value(q->x, STR("rd"), &bad);
     struct queue_event event;
     catalogue_read_lock(q->api->events.catalogue);
     const struct event *e = catalogue_find(q->api->events.catalogue, q->view.type, q->view.id);
-    if (e != NULL) queue_event_copy(e, &event);
+    if (e != NULL) {
+        queue_event_copy(e, &q->x->arena, &event);
+        q->view.notice = event.notice;
+        if (event_may_return_to(e, return_url, http_header(&q->x->request, STR("Host"))))
+            q->view.return_url = return_url;
+    }
     q->has_token = e != NULL && place_query_init(&q->place, q->api, q->x, &event,
                                                  queue_token_of(q->x, event.key)) == ERR_OK;
     if (e != NULL && (q->has_token || event_is_public(e, q->view.now_ms)))

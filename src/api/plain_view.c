@@ -309,6 +309,11 @@ static bool is_sold_out(const struct plain_view *v) {
 }
 
 static void add_state(const struct plain_view *v, struct buf *out) {
+    if (v->notice.len > 0) {
+        buf_add(out, STR("<p class=\"notice\">"));
+        html_escape(out, v->notice);
+        buf_add(out, STR("</p>\n"));
+    }
     if (v->state == EVENT_PAUSED) add_notice(v, out, "plain.paused");
     if (v->state == EVENT_CLOSED) add_notice(v, out, "plain.closed");
     if (v->degraded) add_notice(v, out, "plain.degraded");

@@ -19,6 +19,7 @@ struct plain_view {
     str id;
     const struct event *event; /* NULL: there is none that may be shown */
     enum event_state state;    /* in force */
+    str notice;                /* of the operator; empty: none */
     int64_t now_ms;
     str return_query; /* what stands behind "rd=" in the query, as it was sent; empty: nothing */
     str return_url;   /* where an admitted user may go on to; empty: nowhere */

@@ -101,7 +101,7 @@ static void queue_take_place(struct api *api, struct exchange *x, const struct q
 void queue_post_enter(struct api *api, struct exchange *x, const str *captures) {
     struct enter_body body;
     struct queue_event event;
-    if (!queue_event_find(api, captures[0], captures[1], &event))
+    if (!queue_event_find(api, captures[0], captures[1], &x->arena, &event))
         queue_refuse(x, ERR_EVENT_NOT_FOUND);
     else if (read_body(x, enter_fields, &body))
         queue_take_place(api, x, &event, &body, false);
@@ -124,17 +124,17 @@ static int64_t only_event(struct api *api, bool with_drafts) {
 }
 
 /* The event that is meant when none is named: the configured one, or the only public one. */
-static bool find_default(struct api *api, struct queue_event *out) {
+static bool find_default(struct api *api, struct arena *a, struct queue_event *out) {
     str id = api->default_event;
     str type;
-    if (id.len > 0) return str_split(&id, '/', &type) && queue_event_find(api, type, id, out);
-    return queue_event_find_key(api, only_event(api, false), out);
+    if (id.len > 0) return str_split(&id, '/', &type) && queue_event_find(api, type, id, a, out);
+    return queue_event_find_key(api, only_event(api, false), a, out);
 }
 
 /* The event whose cookie is read when none is named. A user may have a place in a draft that was
  * public before. */
-static bool find_default_of_cookie(struct api *api, struct queue_event *out) {
-    return find_default(api, out) || queue_event_find_key(api, only_event(api, true), out);
+static bool find_default_of_cookie(struct api *api, struct arena *a, struct queue_event *out) {
+    return find_default(api, a, out) || queue_event_find_key(api, only_event(api, true), a, out);
 }
 
 void queue_post_token(struct api *api, struct exchange *x, const str *captures) {
@@ -147,8 +147,9 @@ void queue_post_token(struct api *api, struct exchange *x, const str *captures) 
     bool names_id = body.id[0] != '\0';
     if (names_type != names_id) {
         reply_problem(x, ERR_INVALID_FIELD, "%s", "Send both eventType and eventId, or neither.");
-    } else if (names_type ? !queue_event_find(api, str_of(body.type), str_of(body.id), &event)
-                          : !find_default(api, &event)) {
+    } else if (names_type
+                   ? !queue_event_find(api, str_of(body.type), str_of(body.id), &x->arena, &event)
+                   : !find_default(api, &x->arena, &event)) {
         str name = names_type ? event_path(str_of(body.type), str_of(body.id), path) : STR("");
         if (!fresh_absence(api, x, name)) return;
         reply_problem(x, ERR_EVENT_NOT_FOUND, "%s",
@@ -192,7 +193,7 @@ static void queue_ask_status(struct api *api, struct exchange *x, const struct q
 
 void queue_get_status(struct api *api, struct exchange *x, const str *captures) {
     struct queue_event event;
-    if (queue_event_find(api, captures[0], captures[1], &event))
+    if (queue_event_find(api, captures[0], captures[1], &x->arena, &event))
         queue_ask_status(api, x, &event, queue_token_of(x, event.key), false);
     else
         queue_refuse(x, ERR_EVENT_NOT_FOUND);
@@ -210,9 +211,11 @@ void queue_get_own_status(struct api *api, struct exchange *x, const str *captur
     struct token token;
     struct queue_event event;
     str text = queue_token_of(x, 0);
-    if (text.at == NULL && find_default_of_cookie(api, &event)) text = queue_token_of(x, event.key);
+    if (text.at == NULL && find_default_of_cookie(api, &x->arena, &event))
+        text = queue_token_of(x, event.key);
     enum err refused = queue_token_read(exchange_context(x), text, &token);
-    bool exists = refused == ERR_OK && queue_event_find_key(api, token.event_key, &event);
+    bool exists =
+        refused == ERR_OK && queue_event_find_key(api, token.event_key, &x->arena, &event);
     if (refused == ERR_OK && !exists)
         refused = queue_token_judge(exchange_context(x), text, NULL, &token);
     if (exists)
@@ -280,7 +283,7 @@ static void queue_on_gate(struct place_look *room, enum err result) {
 
 void queue_get_gate(struct api *api, struct exchange *x, const str *captures) {
     struct queue_event event;
-    if (!queue_event_find(api, captures[0], captures[1], &event)) {
+    if (!queue_event_find(api, captures[0], captures[1], NULL, &event)) {
         queue_refuse(x, ERR_EVENT_NOT_FOUND);
         return;
     }
@@ -317,7 +320,7 @@ static void queue_on_left(struct place_leave *leave, enum err result) {
 void queue_delete_leave(struct api *api, struct exchange *x, const str *captures) {
     struct queue_event event;
     struct token token;
-    if (!queue_event_find(api, captures[0], captures[1], &event)) {
+    if (!queue_event_find(api, captures[0], captures[1], NULL, &event)) {
         queue_refuse(x, ERR_EVENT_NOT_FOUND);
         return;
     }

@@ -1,6 +1,7 @@
 /* Renders a place, and prepares the look at one. */
 #include "api/queue_answer.h"
 
+#include "api/event_page_json.h"
 #include "base/clock.h"
 #include "core/jwt.h"
 
@@ -88,6 +89,7 @@ void queue_answer_render(struct api_worker *w, struct json_out *j, const struct 
         json_out_null(j, STR("admitting"));
     else
         json_out_bool(j, STR("admitting"), admits);
+    notice_to_json(j, a->event->notice);
     if (a->user.len > 0)
         json_out_str(j, STR("userId"), a->user);
     else

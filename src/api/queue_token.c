@@ -9,28 +9,29 @@
 #define COOKIE_NAME_BYTES 48
 #define COOKIE_S 86400
 
-void queue_event_copy(const struct event *e, struct queue_event *out) {
+void queue_event_copy(const struct event *e, struct arena *a, struct queue_event *out) {
     *out = (struct queue_event){.key = e->key, .rules = e->queue, .hours = event_hours_of(e)};
     memcpy(out->type, e->type, sizeof out->type);
     memcpy(out->id, e->id, sizeof out->id);
+    if (a != NULL && e->notice.len > 0) out->notice = arena_copy(a, e->notice);
 }
 
 enum event_state queue_event_state(const struct queue_event *e, int64_t now_ms) {
     return event_state_at(&e->hours, now_ms);
 }
 
-bool queue_event_find(struct api *api, str type, str id, struct queue_event *out) {
+bool queue_event_find(struct api *api, str type, str id, struct arena *a, struct queue_event *out) {
     catalogue_read_lock(api->events.catalogue);
     const struct event *e = catalogue_find(api->events.catalogue, type, id);
-    if (e != NULL) queue_event_copy(e, out);
+    if (e != NULL) queue_event_copy(e, a, out);
     catalogue_read_unlock(api->events.catalogue);
     return e != NULL;
 }
 
-bool queue_event_find_key(struct api *api, int64_t key, struct queue_event *out) {
+bool queue_event_find_key(struct api *api, int64_t key, struct arena *a, struct queue_event *out) {
     catalogue_read_lock(api->events.catalogue);
     const struct event *e = catalogue_find_key(api->events.catalogue, key);
-    if (e != NULL) queue_event_copy(e, out);
+    if (e != NULL) queue_event_copy(e, a, out);
     catalogue_read_unlock(api->events.catalogue);
     return e != NULL;
 }

@@ -11,6 +11,7 @@
 
 /* A copy, because the answer may be given after the event has changed. */
 struct queue_event {
+    str notice; /* empty: none */
     int64_t key;
     char type[EVENT_TYPE_BYTES_MAX + 1];
     char id[EVENT_ID_BYTES_MAX + 1];
@@ -18,12 +19,14 @@ struct queue_event {
     struct event_hours hours;
 };
 
-void queue_event_copy(const struct event *e, struct queue_event *out);
+/* The notice is copied to the arena, in which it lives as long as an answer may need it. NULL: for
+ * a request whose answer does not show it; then it is empty. */
+void queue_event_copy(const struct event *e, struct arena *a, struct queue_event *out);
 /* The state in force at that time. */
 enum event_state queue_event_state(const struct queue_event *e, int64_t now_ms);
 /* False: there is no such event. */
-bool queue_event_find(struct api *api, str type, str id, struct queue_event *out);
-bool queue_event_find_key(struct api *api, int64_t key, struct queue_event *out);
+bool queue_event_find(struct api *api, str type, str id, struct arena *a, struct queue_event *out);
+bool queue_event_find_key(struct api *api, int64_t key, struct arena *a, struct queue_event *out);
 
 /* The token of a place, signed now. `out` has room for TOKEN_TEXT_BYTES. */
 str queue_token_sign(struct api_worker *w, const struct queue_event *e, str user,

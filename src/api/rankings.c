@@ -194,8 +194,10 @@ static void show_event(struct api *api, struct exchange *x, struct board_name bo
     struct event_rank_request *q = arena_new(&x->arena, sizeof *q);
     catalogue_read_lock(api->events.catalogue);
     const struct event *e = catalogue_find(api->events.catalogue, type, id);
-    if (e != NULL && api_shows(x, e))
-        q->event = event_copy_to(arena_new(&x->arena, event_bytes(e)), e);
+    if (e != NULL && api_shows(x, e)) {
+        struct event copied = event_without_texts(e);
+        q->event = event_copy_to(arena_new(&x->arena, event_bytes(&copied)), &copied);
+    }
     catalogue_read_unlock(api->events.catalogue);
     if (q->event == NULL) {
         reply_problem(x, ERR_EVENT_NOT_FOUND, "%s", "GET /events lists the events that exist.");

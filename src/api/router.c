@@ -197,7 +197,7 @@ static bool knows_event(const struct route *r, struct api *api, struct exchange 
     struct queue_event event;
     char path[EVENT_PATH_BYTES];
     str name = event_path(captures[at], captures[at + 1], path);
-    return name.len == 0 || queue_event_find(api, captures[at], captures[at + 1], &event) ||
+    return name.len == 0 || queue_event_find(api, captures[at], captures[at + 1], NULL, &event) ||
            fresh_absence(api, x, name);
 }
 

@@ -19,17 +19,27 @@
 
 /* --- reading --- */
 
-/* One row for each section, and one with NULLs for an event without any. */
+/* A text may be longer than all the rest, so only the first row of an event has it. */
+#define FIRST_ROW_TEXT(column)                                                                     \
+    "CASE WHEN row_number() OVER (PARTITION BY e.id ORDER BY c.position) = 1"                      \
+    " THEN " column " END"
+
+/* One row for each section, and one with NULLs for an event without any. In the order of the
+ * sections' positions. */
 #define EVENT_SELECT                                                                               \
     "SELECT e.id, e.version, e.type, e.external_id, e.title, e.state, e.auto_enter, e.opens_at,"   \
     " e.starts_at, e.max_waiting, e.max_active, e.entry_batch_size, e.entry_interval_s,"           \
     " e.active_ttl_s, e.grace_s, e.token_ttl_s, e.hold_s, e.max_per_user, e.currency,"             \
     " e.created_at, e.updated_at, e.opened_at, coalesce(e.confirm_by, ''),"                        \
     " e.cancel_confirmed, e.rehold_s, e.max_holds_per_stay, e.closes_at,"                          \
-    " count(c.id) OVER (PARTITION BY e.id),"                                                       \
-    " c.id, c.code, c.name, c.capacity, c.price, c.mode, c.status, c.held, c.confirmed"            \
-    " FROM events e LEFT JOIN sections c ON c.event_id = e.id AND c.removed_version IS NULL"
-enum { COLUMN_SECTION_COUNT = 27, COLUMN_SECTION = 28 };
+    " " FIRST_ROW_TEXT("e.page::text") ", " FIRST_ROW_TEXT("e.return_hosts") ", " FIRST_ROW_TEXT(  \
+        "e.notice") ","                                                                            \
+                    " count(c.id) OVER (PARTITION BY e.id),"                                       \
+                    " c.id, c.code, c.name, c.capacity, c.price, c.mode, c.status, c.held, "       \
+                    "c.confirmed"                                                                  \
+                    " FROM events e LEFT JOIN sections c ON c.event_id = e.id AND "                \
+                    "c.removed_version IS NULL"
+enum { COLUMN_SECTION_COUNT = 30, COLUMN_SECTION = 31 };
 
 static bool pg_word_at(const struct pg_rows *rows, int column, const str *words, int *index) {
     *index = word_index(words, pg_str(rows, column));
@@ -39,7 +49,7 @@ static bool pg_word_at(const struct pg_rows *rows, int column, const str *words,
 #define COPY_COLUMN(rows, column, field) str_copy(pg_str(rows, column), field, sizeof(field))
 
 /* A column fits its field when this program wrote it. A row that does not fit is reported, not
- * trusted. */
+ * trusted. The event's texts are those of the row. */
 static bool pg_event_from_row(const struct pg_rows *rows, struct event *e) {
     int state = -1;
     int confirm_by = -1;
@@ -73,6 +83,9 @@ static bool pg_event_from_row(const struct pg_rows *rows, struct event *e) {
     e->rehold_s = pg_i64(rows, 24);
     e->max_holds_per_stay = pg_i64(rows, 25);
     e->closes_at_ms = pg_time(rows, 26);
+    e->page = pg_str(rows, 27);
+    e->return_hosts = pg_str(rows, 28);
+    e->notice = pg_str(rows, 29);
     return event_ok(e);
 }
 
@@ -95,9 +108,10 @@ static bool pg_section_from_row(const struct pg_rows *rows, struct section *s) {
 }
 
 static bool pg_event_invalid(struct pg *db, int64_t key) {
-    log_error(msg("an event's row is not valid (name, time, version, state, limits or counts); the "
-                  "events cannot be read"),
-              kv_i64("events.id", key));
+    log_error(
+        msg("an event's row is not valid (name, time, version, state, limits, texts or counts); "
+            "the events cannot be read"),
+        kv_i64("events.id", key));
     return pg_fail(db, PG_CORRUPT, "an event's row is not valid");
 }
 
@@ -106,8 +120,10 @@ static bool event_take(struct pg *db, struct pg_rows *rows, struct event **out) 
     int64_t key = pg_i64(rows, 0);
     int64_t sections = pg_i64(rows, COLUMN_SECTION_COUNT);
     if (sections < 0 || sections > rows->count) return pg_event_invalid(db, key);
-    struct event *e = event_new((size_t)sections);
-    bool fits = pg_event_from_row(rows, e);
+    struct event read = {0};
+    if (!pg_event_from_row(rows, &read)) return pg_event_invalid(db, key);
+    struct event *e = event_new_like(&read, (size_t)sections);
+    bool fits = true;
     for (size_t i = 0; fits && i < e->section_count; i++)
         fits = (i == 0 || pg_next(rows)) && pg_section_from_row(rows, &e->sections[i]);
     if (fits) {
@@ -288,7 +304,8 @@ static bool pg_put_judge_seats(struct pg *db, struct ledger_event_put *put, cons
         pg_cell_i64((e)->max_per_user), pg_cell_text((e)->currency), pg_cell_i64(now_ms),          \
         pg_cell_str(confirm_by_words[(e)->confirm_by]), pg_cell_i64((e)->cancel_confirmed),        \
         pg_cell_i64((e)->rehold_s), pg_cell_i64((e)->max_holds_per_stay),                          \
-        pg_cell_time((e)->closes_at_ms)
+        pg_cell_time((e)->closes_at_ms), pg_cell_str((e)->page), pg_cell_str((e)->return_hosts),   \
+        pg_cell_str((e)->notice)
 
 /* *key stays 0 when another node was first. It has a version when its audit row is written. */
 static bool event_insert(struct pg *db, const struct event *e, int64_t now_ms, int64_t *key) {
@@ -298,9 +315,10 @@ static bool event_insert(struct pg *db, const struct event *e, int64_t now_ms, i
         " starts_at, max_waiting, max_active, entry_batch_size, entry_interval_s, active_ttl_s,"
         " grace_s, token_ttl_s, hold_s, max_per_user, currency, created_at, updated_at,"
         " max_per_user_ever, confirm_by, cancel_confirmed, rehold_s, max_holds_per_stay,"
-        " closes_at)"
+        " closes_at, page, return_hosts, notice)"
         " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,"
-        " $19, $19, $17, nullif($20, ''), $21, $22, $23, $24)"
+        " $19, $19, $17, nullif($20, ''), $21, $22, $23, $24, nullif($25, '')::json, $26,"
+        " nullif($27, ''))"
         " ON CONFLICT (type, external_id) WHERE deleted_at IS NULL DO NOTHING RETURNING id",
         EVENT_CELLS(e, &e->queue, 1, now_ms));
 }
@@ -315,7 +333,8 @@ static bool event_update(struct pg *db, const struct event *e, int64_t key, int6
         " token_ttl_s = $15, hold_s = $16, max_per_user = $17, currency = $18, updated_at = $19,"
         " max_per_user_ever = greatest(max_per_user_ever, $17), confirm_by = nullif($20, ''),"
         " cancel_confirmed = $21, rehold_s = $22, max_holds_per_stay = $23, closes_at = $24,"
-        " opened_at = $26 WHERE id = $25",
+        " page = nullif($25, '')::json, return_hosts = $26, notice = nullif($27, ''),"
+        " opened_at = $29 WHERE id = $28",
         EVENT_CELLS(e, &e->queue, version, now_ms), pg_cell_i64(key), pg_cell_time(opened_ms));
 }
 

@@ -17,15 +17,16 @@ extern const char postgres_schema_7_sql[];
 extern const char postgres_schema_8_sql[];
 extern const char postgres_schema_9_sql[];
 extern const char postgres_schema_10_sql[];
+extern const char postgres_schema_11_sql[];
 
 static const struct {
     int64_t number;
     const char *sql;
 } migrations[] = {
-    {1, postgres_schema_1_sql},   {2, postgres_schema_2_sql}, {3, postgres_schema_3_sql},
-    {4, postgres_schema_4_sql},   {5, postgres_schema_5_sql}, {6, postgres_schema_6_sql},
-    {7, postgres_schema_7_sql},   {8, postgres_schema_8_sql}, {9, postgres_schema_9_sql},
-    {10, postgres_schema_10_sql},
+    {1, postgres_schema_1_sql},   {2, postgres_schema_2_sql},   {3, postgres_schema_3_sql},
+    {4, postgres_schema_4_sql},   {5, postgres_schema_5_sql},   {6, postgres_schema_6_sql},
+    {7, postgres_schema_7_sql},   {8, postgres_schema_8_sql},   {9, postgres_schema_9_sql},
+    {10, postgres_schema_10_sql}, {11, postgres_schema_11_sql},
 };
 
 #define MIGRATIONS (sizeof migrations / sizeof *migrations)

@@ -34,8 +34,10 @@ const char *record_name(const struct ledger_record *r) {
 static enum err event_put_make(struct ledger_event_put *put, const struct event *old,
                                struct event **planned) {
     if (put->edit == NULL) {
-        *planned = event_copy(put->wanted);
-        if (put->keeps_state && old != NULL) (*planned)->state = old->state;
+        struct event wanted = *put->wanted;
+        if (put->keeps_state && old != NULL) wanted.state = old->state;
+        if (put->keeps_notice && old != NULL) wanted.notice = old->notice;
+        *planned = event_copy(&wanted);
         return ERR_OK;
     }
     *planned = event_copy(old);

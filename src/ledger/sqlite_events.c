@@ -8,7 +8,8 @@
     "id, version, type, external_id, title, state, auto_enter, opens_at, starts_at, max_waiting,"  \
     " max_active, entry_batch_size, entry_interval_s, active_ttl_s, grace_s, token_ttl_s, hold_s," \
     " max_per_user, currency, created_at, updated_at, opened_at, coalesce(confirm_by, ''),"        \
-    " cancel_confirmed, rehold_s, max_holds_per_stay, closes_at"
+    " cancel_confirmed, rehold_s, max_holds_per_stay, closes_at, page, return_hosts,"              \
+    " notice"
 
 /* --- reading --- */
 
@@ -21,6 +22,7 @@ static bool sqlite_word_at(sqlite3_stmt *rows, int column, const str *words, int
 
 #define COPY_COLUMN(rows, column, field) str_copy(column_str(rows, column), field, sizeof(field))
 
+/* Its texts are those of the row. */
 static bool sqlite_event_from_row(sqlite3_stmt *rows, struct event *e) {
     int state = -1;
     int confirm_by = -1;
@@ -54,6 +56,9 @@ static bool sqlite_event_from_row(sqlite3_stmt *rows, struct event *e) {
     e->rehold_s = sqlite3_column_int64(rows, 24);
     e->max_holds_per_stay = sqlite3_column_int64(rows, 25);
     e->closes_at_ms = column_time(rows, 26);
+    e->page = column_str(rows, 27);
+    e->return_hosts = column_str(rows, 28);
+    e->notice = column_str(rows, 29);
     return event_ok(e);
 }
 
@@ -104,8 +109,11 @@ static int sqlite_event_read(struct db *db, int64_t key, struct event **out) {
         rc = db_query(db, &rows, "SELECT " EVENT_COLUMNS " FROM events WHERE id = ?1",
                       cell_i64(key));
     if (db_next(rows, &rc)) {
-        e = event_new((size_t)sections);
-        if (!sqlite_event_from_row(rows, e)) rc = SQLITE_CORRUPT;
+        struct event read = {0};
+        if (sqlite_event_from_row(rows, &read))
+            e = event_new_like(&read, (size_t)sections);
+        else
+            rc = SQLITE_CORRUPT;
         sqlite3_reset(rows);
     }
     if (e == NULL) return rc;
@@ -129,8 +137,8 @@ static int sqlite_event_next(struct db *db, int64_t *key, int64_t version,
     *key = next;
     if (rc == SQLITE_OK && next > 0) rc = sqlite_event_read(db, next, &e);
     if (rc == SQLITE_CORRUPT)
-        log_error(msg("an event's row is not valid (name, time, version, state, limits or counts); "
-                      "the events cannot be read"),
+        log_error(msg("an event's row is not valid (name, time, version, state, limits, texts or "
+                      "counts); the events cannot be read"),
                   kv_i64("events.id", next));
     if (rc == SQLITE_OK && e != NULL)
         reader->on_event(reader->to, e);
@@ -260,9 +268,10 @@ static int event_write(struct db *db, const struct event *e, int64_t *key, int64
         " starts_at, max_waiting, max_active, entry_batch_size, entry_interval_s, active_ttl_s,"
         " grace_s, token_ttl_s, hold_s, max_per_user, currency, created_at, updated_at, id,"
         " max_per_user_ever, opened_at, confirm_by, cancel_confirmed, rehold_s,"
-        " max_holds_per_stay, closes_at)"
+        " max_holds_per_stay, closes_at, page, return_hosts, notice)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,"
-        " ?19, ?19, ?20, ?17, ?21, nullif(?22, ''), ?23, ?24, ?25, ?26)";
+        " ?19, ?19, ?20, ?17, ?21, nullif(?22, ''), ?23, ?24, ?25, ?26, nullif(?27, ''), ?28,"
+        " nullif(?29, ''))";
     static const char update[] =
         "UPDATE events SET type = ?1, external_id = ?2, version = ?3, title = ?4, state = ?5,"
         " auto_enter = ?6, opens_at = ?7, starts_at = ?8, max_waiting = ?9, max_active = ?10,"
@@ -270,7 +279,8 @@ static int event_write(struct db *db, const struct event *e, int64_t *key, int64
         " token_ttl_s = ?15, hold_s = ?16, max_per_user = ?17, currency = ?18, updated_at = ?19,"
         " max_per_user_ever = max(max_per_user_ever, ?17), opened_at = ?21,"
         " confirm_by = nullif(?22, ''), cancel_confirmed = ?23, rehold_s = ?24,"
-        " max_holds_per_stay = ?25, closes_at = ?26 WHERE id = ?20";
+        " max_holds_per_stay = ?25, closes_at = ?26, page = nullif(?27, ''), return_hosts = ?28,"
+        " notice = nullif(?29, '') WHERE id = ?20";
     const struct queue_rules *q = &e->queue;
     bool is_new = *key == 0;
     int rc = db_run(
@@ -282,7 +292,8 @@ static int event_write(struct db *db, const struct event *e, int64_t *key, int64
         cell_i64(e->hold_s), cell_i64(e->max_per_user), cell_text(e->currency), cell_i64(now_ms),
         is_new ? (struct cell){.kind = CELL_NULL} : cell_i64(*key), cell_time(opened_ms),
         cell_str(confirm_by_words[e->confirm_by]), cell_i64(e->cancel_confirmed),
-        cell_i64(e->rehold_s), cell_i64(e->max_holds_per_stay), cell_time(e->closes_at_ms));
+        cell_i64(e->rehold_s), cell_i64(e->max_holds_per_stay), cell_time(e->closes_at_ms),
+        cell_str(e->page), cell_str(e->return_hosts), cell_str(e->notice));
     if (rc == SQLITE_OK && is_new) *key = sqlite3_last_insert_rowid(db->handle);
     return rc;
 }

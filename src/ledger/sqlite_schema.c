@@ -305,6 +305,15 @@ static const char *const requests_named_by_others[] = {
     NULL,
 };
 
+/* What the waiting room shows and where it sends its users: NULL, '', NULL if the event sets none.
+ * The hosts are separated by commas. */
+static const char *const waiting_rooms[] = {
+    "ALTER TABLE events ADD COLUMN page TEXT CHECK (page IS NULL OR json_valid(page))",
+    "ALTER TABLE events ADD COLUMN return_hosts TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE events ADD COLUMN notice TEXT",
+    NULL,
+};
+
 static const struct {
     int64_t number;
     const char *const *statements; /* NULL ends them */
@@ -316,6 +325,7 @@ static const struct {
     {5, rights_of_users},
     {6, closing_times},
     {7, requests_named_by_others},
+    {8, waiting_rooms},
 };
 
 #define MIGRATIONS (sizeof migrations / sizeof *migrations)

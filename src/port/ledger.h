@@ -108,6 +108,7 @@ struct ledger_event_put {
     struct ledger_record record;
     const struct event *wanted;
     bool keeps_state;   /* with `wanted`: an event that exists keeps its state */
+    bool keeps_notice;  /* likewise */
     int64_t if_version; /* 0: whatever the version is */
     int64_t seats_max;  /* 0: no limit */
     /* Changes *e, which it may reallocate, or returns an error, which becomes the result. Runs on

@@ -8,7 +8,8 @@
 void event_views_add(struct event_views *v, struct arena *a, const struct event *e) {
     struct event_view *view = arena_new(a, sizeof *view);
     view->of = v;
-    view->event = event_copy_to(arena_new(a, event_bytes(e)), e);
+    struct event copied = v->texts ? *e : event_without_texts(e);
+    view->event = event_copy_to(arena_new(a, event_bytes(&copied)), &copied);
     if (v->last == NULL)
         v->first = view;
     else

@@ -25,6 +25,7 @@ struct event_view {
 struct event_views {
     bool seats; /* what is to be counted */
     bool queues;
+    bool texts;               /* the copies have the texts of the events */
     struct event_view *first; /* in the order in which they were added */
     size_t count;
     /* When all are counted, without those that were deleted in the meantime. Unless the result is

@@ -70,6 +70,10 @@ static void assert_section_equal(const struct section *a, const struct section *
     assert_int_equal(a->status, b->status);
 }
 
+static void assert_text_equal(str a, str b) {
+    if (!str_eq(a, b)) fail_msg("%.*s is not %.*s", (int)a.len, a.at, (int)b.len, b.at);
+}
+
 /* Everything that the submitter decides. */
 static void assert_event_equal(const struct event *a, const struct event *b) {
     assert_string_equal(a->type, b->type);
@@ -88,6 +92,9 @@ static void assert_event_equal(const struct event *a, const struct event *b) {
     assert_int_equal(a->max_holds_per_stay, b->max_holds_per_stay);
     assert_int_equal(a->confirm_by, b->confirm_by);
     assert_int_equal(a->cancel_confirmed, b->cancel_confirmed);
+    assert_text_equal(a->page, b->page);
+    assert_text_equal(a->return_hosts, b->return_hosts);
+    assert_text_equal(a->notice, b->notice);
     assert_int_equal(a->section_count, b->section_count);
     for (size_t i = 0; i < a->section_count; i++)
         assert_section_equal(&a->sections[i], &b->sections[i]);
@@ -180,6 +187,44 @@ static void put_stores_every_field_for_good(void **state) {
     assert_stored_equal(all.events[0], stored);
     loaded_free(&all);
     test_record_deinit(&r);
+    mem_free(wanted);
+}
+
+static void put_as(struct fixture *f, const struct event *wanted) {
+    struct event *stored = harness_store(&f->h, f->l, wanted);
+    assert_event_equal(stored, wanted);
+    struct loaded all;
+    reopen(f, 0);
+    load(f, &all);
+    assert_int_equal(all.count, 1);
+    assert_stored_equal(all.events[0], stored);
+    loaded_free(&all);
+    mem_free(stored);
+}
+
+/* However many sections there are, with each of which PostgreSQL returns a row. */
+static void texts_of_an_event_are_stored_and_removed_again(void **state) {
+    struct fixture *f = *state;
+    struct buf page = {0};
+    buf_add(&page, STR("{\"name\":\"\\\"<script>\\n\xd7\x90\",  \"name\":\""));
+    while (page.len < PAGE_BYTES_MAX - 2) buf_add_char(&page, 'x');
+    buf_add(&page, STR("\"}"));
+    struct event *wanted = test_event("1", 0);
+    for (size_t sections = 0; sections < 4; sections++) {
+        struct event *before = wanted;
+        wanted = test_event("1", sections);
+        mem_free(before);
+        put_as(f, wanted);
+        wanted->page = buf_str(&page);
+        wanted->return_hosts = STR("shop.example,10.0.0.1:8443");
+        wanted->notice = STR("Two more \"minutes\",\nplease: \xec\x9e\xa0\xec\x8b\x9c");
+        put_as(f, wanted);
+        wanted->return_hosts = STR("");
+        put_as(f, wanted);
+        wanted->page = wanted->notice = STR("");
+        put_as(f, wanted);
+    }
+    buf_deinit(&page);
     mem_free(wanted);
 }
 
@@ -404,22 +449,27 @@ static void a_put_may_name_the_version_that_it_changes(void **state) {
         assert_null(r.put.stored);
     }
     wanted->state = EVENT_PAUSED;
+    wanted->notice = STR("Soon");
     struct event *first = harness_store(&f->h, f->l, wanted);
 
     wanted->state = EVENT_OPEN;
+    wanted->notice = STR("");
     test_put(&r, wanted, 2000);
     r.put.if_version = first->version + 1;
     assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_VERSION_MISMATCH);
     assert_int_equal(r.put.version_present, first->version);
     assert_null(r.put.stored);
 
+    const str kept = STR("Soon");
     const int64_t present[] = {first->version, EVENT_VERSION_ANY, 0};
     for (int i = 0; i < 3; i++) {
         test_put(&r, wanted, 3000);
         r.put.if_version = present[i];
         r.put.keeps_state = true;
+        r.put.keeps_notice = true;
         assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_OK);
         assert_int_equal(r.put.stored->state, EVENT_PAUSED);
+        assert_text_equal(r.put.stored->notice, kept);
         assert_false(r.put.created);
         test_record_deinit(&r);
     }
@@ -760,6 +810,7 @@ int ledger_suite_run(const struct ledger_adapter *of) {
         TEST(epochs_grow_with_every_opening),
         TEST(the_generation_stays_the_same_when_a_ledger_is_opened_again),
         TEST(put_stores_every_field_for_good),
+        TEST(texts_of_an_event_are_stored_and_removed_again),
         TEST(it_is_remembered_when_a_sale_first_opened),
         TEST(second_put_changes_and_keeps_keys),
         TEST(sections_are_known_by_their_id),

@@ -57,6 +57,9 @@ describe('one event', () => {
       confirmBy: null,
       cancelConfirmed: false,
       currency: 'KRW',
+      page: null,
+      returnHosts: [],
+      notice: null,
       sections: [
         { id: 'A', name: 'A', capacity: 100, available: 100, held: 0, confirmed: 0, price: 0, mode: 'slot', strategy: 'slot', status: 'open' },
       ],
@@ -79,6 +82,9 @@ describe('one event', () => {
       confirmBy: 'shop',
       cancelConfirmed: true,
       currency: 'EUR',
+      page: { name: 'The shop', accent: '#c2185b', logo: 'https://cdn.example/logo.svg', texts: { ko: { 'event.waiting.title': '잠시만 기다려 주세요' } } },
+      returnHosts: ['shop.example', 'shop.example:8443'],
+      notice: 'The doors open later.\nPlease wait.',
       sections: [{ id: 'A', name: 'Floor A', capacity: 100, price: 150000, mode: 'seat', status: 'closed' }],
     };
     const { json } = await put('EXAMPLE/1', example);
@@ -86,9 +92,10 @@ describe('one event', () => {
     assert.deepEqual(json.queue, example.queue);
     const { available, held, confirmed, strategy, ...section } = json.sections[0];
     assert.deepEqual(section, example.sections[0]);
-    for (const key of ['title', 'state', 'opensAt', 'closesAt', 'autoEnter', 'holdSeconds', 'maxPerUser', 'reholdSeconds', 'maxHoldsPerStay', 'confirmBy', 'cancelConfirmed', 'currency'])
+    for (const key of ['title', 'state', 'opensAt', 'closesAt', 'autoEnter', 'holdSeconds', 'maxPerUser', 'reholdSeconds', 'maxHoldsPerStay', 'confirmBy', 'cancelConfirmed', 'currency', 'page', 'returnHosts', 'notice'])
       assert.deepEqual(json[key], example[key], key);
     const plain = (await put('EXAMPLE/1', concert())).json;
+    assert.deepEqual([plain.page, plain.returnHosts], [null, []]);
     assert.equal(plain.holdSeconds, 300);
     assert.equal(plain.queue.maxWaiting, 1000000);
     assert.equal(plain.startsAt, null);
@@ -319,6 +326,145 @@ describe('one event', () => {
       assert.equal(json.sections[0].available, 1000000);
       t.diagnostic(`${mode}: ${took.toFixed(1)} ms`);
     }
+  });
+});
+
+describe('the waiting room of an event', () => {
+  const PAGE = { name: 'The shop', accent: '#c2185b', logo: '/logo.svg', texts: { en: { 'event.title': 'Please wait' } } };
+  const HOSTILE = ['<script>alert(1)</script>', '"\'`\\ & </title> ${x} {{t}} %s', 'שלום \u202eמהעולם\u202c עולם', '😀é\u0301한'];
+  const show = async (name) => {
+    const { page, returnHosts, notice } = (await get(name)).json;
+    return { page, returnHosts, notice };
+  };
+  const patchQueue = (name, body) => server.admin('PATCH', `/admin/queue/${name}`, body);
+
+  test('shows titles and texts as they were sent, whatever they contain', async () => {
+    const long = '긴'.repeat(200);
+    const texts = Object.fromEntries([...HOSTILE, long, 'two\nlines', ''].map((text, i) => [`event.text.${i}`, text]));
+    const page = { ...PAGE, name: `"<b>${'ש'.repeat(50)}'`, texts: { ko: texts, 'pt-BR': {}, en: { a: 'ü'.repeat(1000) } } };
+    for (const [i, title] of [...HOSTILE, 'x'.repeat(200)].entries()) {
+      const notice = i < HOSTILE.length ? `${HOSTILE[i]}\n${long}` : '공'.repeat(500);
+      const { status, json } = await put(`TEXTS/${i}`, concert({ title, page, notice }));
+      assert.equal(status, 201);
+      assert.deepEqual([json.title, json.page, json.notice], [title, page, notice]);
+      assert.deepEqual(await show(`TEXTS/${i}`), { page, returnHosts: [], notice });
+      assert.equal((await get(`TEXTS/${i}`)).json.title, title);
+      assert.equal((await patchQueue(`TEXTS/${i}`, { maxActive: 5 })).json.notice, notice);
+    }
+  });
+
+  test('is in the answers about one event, not in the list', async () => {
+    await put('LISTED/1', concert({ page: PAGE, returnHosts: ['shop.example'], notice: 'Soon' }));
+    const [listed] = (await server.call('GET', '/events?type=LISTED')).json.events;
+    for (const name of ['page', 'returnHosts', 'notice']) assert.ok(!(name in listed), name);
+    assert.deepEqual(await show('LISTED/1'), { page: PAGE, returnHosts: ['shop.example'], notice: 'Soon' });
+    const { page, returnHosts, notice } = await adminGet('LISTED/1');
+    assert.deepEqual({ page, returnHosts, notice }, await show('LISTED/1'));
+  });
+
+  test('PATCH changes what it names, also inside page; null sets it back', async () => {
+    const full = { page: PAGE, returnHosts: ['a.example', 'b.example:8443'], notice: 'Soon' };
+    await put('ROOM/1', concert(full));
+    const after = async (body, expected) => {
+      const { status, json, text } = await patch('ROOM/1', body);
+      assert.equal(status, 200, text);
+      const { page, returnHosts, notice } = json;
+      assert.deepEqual({ page, returnHosts, notice }, expected);
+      assert.deepEqual(await show('ROOM/1'), expected);
+    };
+    await after({ maxPerUser: 3, sections: [{ id: 'B', capacity: 5 }, { id: 'C', capacity: 5 }] }, full);
+    await after({ page: { accent: '#000000' } }, { ...full, page: { ...PAGE, accent: '#000000' } });
+    await after({ page: { texts: { ko: {} }, accent: null } }, { ...full, page: { name: PAGE.name, logo: PAGE.logo, texts: { ko: {} } } });
+    await after({ page: {} }, { ...full, page: { name: PAGE.name, logo: PAGE.logo, texts: { ko: {} } } });
+    await after({ page: { name: null, logo: null, texts: null } }, { ...full, page: null });
+    await after({ page: { name: '' }, returnHosts: [] }, { page: { name: '' }, returnHosts: [], notice: 'Soon' });
+    await after({ page: null, returnHosts: ['a.example'], notice: '' }, { page: null, returnHosts: ['a.example'], notice: null });
+    await after({ returnHosts: null, notice: 'Now' }, { page: null, returnHosts: [], notice: 'Now' });
+  });
+
+  test('a PUT forgets page and returnHosts that it does not repeat, and keeps the notice', async () => {
+    await put('ROOM/2', concert({ page: PAGE, returnHosts: ['a.example'], notice: 'Soon' }));
+    await put('ROOM/2', concert());
+    assert.deepEqual(await show('ROOM/2'), { page: null, returnHosts: [], notice: 'Soon' });
+    await put('ROOM/2', concert({ notice: null, page: { accent: null } }));
+    assert.deepEqual(await show('ROOM/2'), { page: null, returnHosts: [], notice: null });
+  });
+
+  test('PATCH of the queue sets the notice, and nothing else of the room', async () => {
+    await put('ROOM/3', concert({ page: PAGE, returnHosts: ['a.example'] }));
+    const before = await adminGet('ROOM/3');
+    for (const notice of ['Two more minutes', '"', null, 'x\ny']) {
+      const { status, json } = await patchQueue('ROOM/3', { notice });
+      assert.deepEqual([status, json.notice], [200, notice]);
+      assert.equal((await server.admin('GET', '/admin/queue/ROOM/3')).json.notice, notice);
+      assert.deepEqual(await show('ROOM/3'), { page: PAGE, returnHosts: ['a.example'], notice });
+    }
+    assert.equal((await server.admin('POST', '/admin/queue/ROOM/3/activate', { notice: 'Open', maxActive: 7 })).json.notice, 'Open');
+    const now = await adminGet('ROOM/3');
+    assert.equal(now.version, before.version + 5);
+    const [row] = (await server.admin('GET', '/admin/audit?limit=1')).json.audit;
+    assert.deepEqual([row.act, row.subject, row.detail], ['queue.activate', 'ROOM/3', { notice: 'Open', maxActive: 7 }]);
+    assert.equal(now.queue.maxActive, 7);
+    assertProblem(await patchQueue('ROOM/3', { page: null }), 422, 'unknown_field');
+    assertProblem(await patch('ROOM/3', { queue: { notice: 'x' } }), 422, 'unknown_field');
+    assertProblem(await patchQueue('ROOM/none', { notice: 'x' }), 404, 'event_not_found');
+  });
+
+  test('what is not allowed is refused with its place, and changes nothing', async () => {
+    const full = { page: PAGE, returnHosts: ['a.example'], notice: 'Soon' };
+    await put('BAD/1', concert(full));
+    const { version } = await adminGet('BAD/1');
+    const hosts = (count) => Array.from({ length: count }, (_, i) => `h${i}.example`);
+    const many = (count, value) => Object.fromEntries(Array.from({ length: count }, (_, i) => [`k${i}`, value]));
+    const languages = Object.fromEntries(Array.from({ length: 21 }, (_, i) => [`a${String.fromCharCode(97 + i)}`, {}]));
+    const bad = [
+      ...[1, 'x', true, []].map((page) => [{ page }, /^page must be null or an object/]),
+      [{ page: { title: 'x' } }, /^page\.title is not a field/, 'unknown_field'],
+      ...[1, {}, 'x\n', 'x\u0007', 'ü'.repeat(61)].map((name) => [{ page: { name } }, /^page\.name must be .*60 characters/]),
+      ...[1, '', 'red', '#fff', '#c2185b;', '#gggggg', 'c2185b#'].map((accent) => [{ page: { accent } }, /^page\.accent must be .*"#c2185b"/]),
+      ...['', 1, 'logo.png', '//evil.example/x', 'http://cdn.example/x', 'javascript:alert(1)', 'data:image/svg+xml,x', '/x"y', "/x'y", '/x y', '/x\\y', '/\n', 'https://', 'https://u:p@cdn.example/', `/${'x'.repeat(500)}`]
+        .map((logo) => [{ page: { logo } }, /^page\.logo must be /]),
+      ...[1, [], languages].map((texts) => [{ page: { texts } }, /^page\.texts must be .*20 languages/]),
+      ...['', 'x', 'ko_KR', '<script>', 'ko-'].map((code) => [{ page: { texts: { [code]: {} } } }, /^page\.texts: ".*" is no language/]),
+      ...[1, null, 'x', many(201, 'x')].map((texts) => [{ page: { texts: { ko: texts } } }, /^page\.texts\.ko must be an object of at most 200/]),
+      ...['', 'a b', '<b>', 'x'.repeat(65), 'é'].map((key) => [{ page: { texts: { ko: { [key]: 'x' } } } }, /^page\.texts\.ko: ".*" is no key/]),
+      ...[1, null, {}, 'x\t', 'x\r\n', 'x'.repeat(1001)].map((text) => [{ page: { texts: { ko: { ok: 'x', 'event.a': text } } } }, /^page\.texts\.ko: event\.a must be .*1000 characters/]),
+      [{ page: { texts: { ko: many(20, 'x'.repeat(900)) } } }, /^page would have \d+ bytes of JSON; it can have 16384/],
+      ...[1, 'a.example', {}, hosts(17)].map((returnHosts) => [{ returnHosts }, /^returnHosts must be null or an array of 0 to 16/]),
+      ...['', 1, null, 'A.example', 'https://a.example', 'a.example/', 'a.example:0', 'a,b', '*.example', '..', 'a b', 'u@a.example', '[::1]']
+        .map((host) => [{ returnHosts: ['a.example', host] }, /^returnHosts\[1\] must be a host name in lower case/]),
+      ...[1, {}, [], false, 'x\t', 'x\r\ny', '\u0085', 'x'.repeat(501)].map((notice) => [{ notice }, /^notice must be null or a string of 0 to 500 characters/]),
+    ];
+    for (const [body, detail, code = 'invalid_field'] of bad) {
+      const what = JSON.stringify(body).slice(0, 200);
+      assert.match(assertProblem(await patch('BAD/1', body), 422, code).detail, detail, what);
+      assert.match(assertProblem(await put('BAD/2', concert(body)), 422, code).detail, detail, what);
+      if ('notice' in body) assert.match(assertProblem(await patchQueue('BAD/1', body), 422, code).detail, detail, what);
+    }
+    // A good field beside a bad one has no effect either.
+    assertProblem(await patch('BAD/1', { title: 'Changed', notice: 'Changed', page: { accent: 'red' } }), 422, 'invalid_field');
+    assertProblem(await patchQueue('BAD/1', { notice: 'Changed', maxActive: 0 }), 422, 'invalid_field');
+    assert.deepEqual(await show('BAD/1'), full);
+    assert.equal((await adminGet('BAD/1')).version, version);
+    assertProblem(await get('BAD/2'), 404, 'event_not_found');
+  });
+
+  test('the largest that is allowed is allowed, and survives a PATCH of something else', async () => {
+    const texts = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`a${String.fromCharCode(97 + i)}`, { 'event.text': 'é'.repeat(370) }]));
+    const page = { name: 'é'.repeat(60), accent: '#FFFFFF', logo: `/${'x'.repeat(499)}`, texts };
+    const bytes = Buffer.byteLength(JSON.stringify(page));
+    const left = 16384 - bytes;
+    assert.ok(left > 0 && left < 1000, `${left}`);
+    texts.ab['event.text'] += 'x'.repeat(left);
+    assert.equal(Buffer.byteLength(JSON.stringify(page)), 16384);
+    const returnHosts = Array.from({ length: 16 }, (_, i) => `${'a.'.repeat(126)}${'abcdefghijklmnop'[i]}:65535`);
+    const sections = Array.from({ length: 200 }, (_, i) => ({ id: `S${i}`, capacity: 1 }));
+    const { status, text } = await put('LARGE/1', concert({ page, returnHosts, notice: '"'.repeat(500), sections }));
+    assert.equal(status, 201, text);
+    await patch('LARGE/1', { title: 'Another' });
+    assert.deepEqual(await show('LARGE/1'), { page, returnHosts, notice: '"'.repeat(500) });
+    texts.ab['event.text'] += 'x';
+    assert.match(assertProblem(await patch('LARGE/1', { page }), 422, 'invalid_field').detail, /16385 bytes/);
   });
 });
 
@@ -653,11 +799,12 @@ describe('the list', () => {
   const names = ({ events }) => events.map((e) => `${e.eventType}/${e.eventId}`);
   const ALL = ['A/1', 'A/10', 'A/9', 'B/1', 'B/2', 'C/1', 'a/1'];
 
-  test('is in the order of names, each event as GET shows it', async () => {
+  test('is in the order of names, each event as GET shows it, without the texts of its room', async () => {
     const all = await list();
     assert.deepEqual(names(all), ALL);
     assert.equal(all.next, null);
-    assert.deepEqual(lasting(all.events[0]), lasting((await shop.call('GET', '/events/A/1')).json));
+    const { page, returnHosts, notice, ...rest } = lasting((await shop.call('GET', '/events/A/1')).json);
+    assert.deepEqual(lasting(all.events[0]), rest);
   });
 
   test('shows one type when asked to', async () => {

@@ -80,7 +80,7 @@ test('the limits in the document are those of the source', () => {
   const document = JSON.parse(read('docs/openapi.json'));
   const limits = read('src/core/limits.h');
   const limit = (name) => Number(limits.match(new RegExp(`${name} (?:INT64_C\\()?(\\d+)`))[1]);
-  const { Queue, Section, NewEvent, Hold } = document.components.schemas;
+  const { Queue, Section, NewEvent, NewPage, Page, Hold } = document.components.schemas;
   assert.equal(Queue.properties.maxWaiting.maximum, limit('MAX_WAITING_MAX'));
   assert.equal(Queue.properties.maxActive.maximum, limit('MAX_ACTIVE_MAX'));
   assert.equal(Queue.properties.entryBatchSize.maximum, limit('ENTRY_BATCH_MAX'));
@@ -94,6 +94,18 @@ test('the limits in the document are those of the source', () => {
   assert.equal(NewEvent.properties.maxPerUser.maximum, limit('PER_USER_MAX'));
   assert.equal(NewEvent.properties.reholdSeconds.maximum, limit('REHOLD_S_MAX'));
   assert.equal(NewEvent.properties.maxHoldsPerStay.maximum, limit('HOLDS_PER_STAY_MAX'));
+  for (const { properties } of [Page, NewPage]) {
+    const { texts } = properties;
+    assert.equal(properties.name.maxLength, limit('PAGE_NAME_CHARS_MAX'));
+    assert.equal(properties.logo.maxLength, limit('PAGE_LOGO_BYTES_MAX'));
+    assert.equal(texts.maxProperties, limit('PAGE_LANGUAGES_MAX'));
+    assert.equal(texts.additionalProperties.maxProperties, limit('PAGE_TEXTS_MAX'));
+    assert.equal(texts.additionalProperties.propertyNames.maxLength, limit('PAGE_TEXT_KEY_BYTES_MAX'));
+    assert.equal(texts.additionalProperties.additionalProperties.maxLength, limit('PAGE_TEXT_CHARS_MAX'));
+  }
+  assert.equal(NewEvent.properties.returnHosts.maxItems, limit('RETURN_HOSTS_MAX'));
+  assert.equal(NewEvent.properties.returnHosts.items.maxLength, limit('RETURN_HOST_BYTES_MAX'));
+  assert.equal(NewEvent.properties.notice.maxLength, limit('NOTICE_CHARS_MAX'));
   assert.equal(NewEvent.properties.sections.maxItems, limit('EVENT_SECTIONS_MAX'));
   assert.equal(Hold.properties.quantity.maximum, limit('PER_USER_MAX'));
   assert.equal(Hold.properties.seats.maxItems, limit('PER_USER_MAX'));

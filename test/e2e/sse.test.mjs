@@ -115,6 +115,38 @@ describe('a stream', () => {
     stream.destroy();
   });
 
+  test('is told the notice, and each change of it, and nothing else changes', async () => {
+    const room = await busy();
+    const me = await room.enter('me');
+    assert.equal(me.notice, null);
+    // On every worker and, in a cluster, on every node.
+    const streams = await Promise.all(Array.from({ length: 8 }, () => Stream.open(room, me.entryToken)));
+    const told = [null];
+    for (const notice of ['Two more minutes,\nplease', '<script>"\\ 잠시만', null, 'x'.repeat(500)]) {
+      await room.patch({ notice });
+      told.push(notice);
+      for (const stream of streams) await until(`a stream is told ${notice}`, () => stream.events.length >= told.length);
+      assert.equal((await room.status(me.entryToken)).notice, notice);
+    }
+    const late = await Stream.open(room, me.entryToken);
+    await late.hears(1);
+    assert.deepEqual(late.events.map(({ data }) => data.notice), told.slice(-1));
+    await room.patch({ notice: told.at(-1), activeTtlSeconds: 601 });
+    assert.equal((await room.enter('me')).notice, told.at(-1));
+    const other = await room.enter('other');
+    assert.equal(other.notice, told.at(-1));
+    assert.equal((await server.call('POST', '/queue/token', { body: { userId: 'third', eventType: 'SSE', eventId: room.id } })).json.notice, told.at(-1));
+    await leave(room, room.first);
+    assert.equal((await late.hears('ACTIVE')).notice, told.at(-1));
+    for (const stream of streams) {
+      await stream.toEnd();
+      const heard = stream.events.map(({ data }) => data);
+      assert.deepEqual(heard.filter(({ status }) => status === 'WAITING').map(({ notice }) => notice), told, 'one event for each change');
+      for (const data of heard) assertPlace(data);
+    }
+    late.destroy();
+  });
+
   test('an ACTIVE or ended user gets just that', async () => {
     const room = await busy({ graceSeconds: 1 });
     const [left, silent] = await room.enterAll(['left', 'silent']);

@@ -101,7 +101,7 @@ export class WaitingRoom {
 
 const FIELDS = [
   'activeExpiresAt', 'admitting', 'ahead', 'entryToken', 'estimatedWaitSeconds', 'eventId', 'eventState', 'eventType', 'heldSeats',
-  'position', 'remainingSeats', 'reserving', 'seatsAhead', 'serverTime', 'soldOut', 'status', 'totalWaiting', 'userId',
+  'notice', 'position', 'remainingSeats', 'reserving', 'seatsAhead', 'serverTime', 'soldOut', 'status', 'totalWaiting', 'userId',
 ];
 
 export function assertPlace(json) {
@@ -109,6 +109,7 @@ export function assertPlace(json) {
   const text = JSON.stringify(json);
   assert.deepEqual(Object.keys(rest).sort(), FIELDS, text);
   assert.match(json.serverTime, TIME);
+  if (json.notice !== null) assert.ok(typeof json.notice === 'string' && json.notice !== '', text);
   if (degraded === undefined) {
     assert.equal(typeof json.reserving, 'boolean', text);
     if (json.status !== 'ACTIVE') assert.equal(json.reserving, false, text);

@@ -114,7 +114,7 @@ static void await_looks(int looks) {
 static void request_stream(void) {
     struct queue_event event;
     char token[TOKEN_TEXT_BYTES];
-    assert_true(queue_event_find_key(&fix.site.api, KEY, &event));
+    assert_true(queue_event_find_key(&fix.site.api, KEY, NULL, &event));
     struct place place = {.status = ENTRY_WAITING, .seq = SEQ, .lane = LANE_DEFAULT};
     queue_token_sign(&fix.site.api_worker, &event, STR(USER), &place, clock_wall_ms(), token);
     char path[64 + TOKEN_TEXT_BYTES];
@@ -145,15 +145,15 @@ static void announce(const uint64_t *seqs, size_t count) {
 
 /* ---- set-up ---- */
 
-static void install_event(struct catalogue *catalogue) {
-    struct event *e = event_new(1);
+static void install_event(struct catalogue *catalogue, int64_t version, const char *notice) {
+    struct event *e = event_new_like(&(struct event){.notice = str_of(notice)}, 1);
     str_copy(STR("CONCERT"), e->type, sizeof e->type);
     str_copy(STR("1"), e->id, sizeof e->id);
     e->key = KEY;
     e->state = EVENT_OPEN;
     e->opens_at_ms = CLOCK_NONE_MS;
     e->closes_at_ms = CLOCK_NONE_MS;
-    e->version = 1;
+    e->version = version;
     e->queue.grace_s = 86400;
     catalogue_install(catalogue, e);
 }
@@ -169,7 +169,7 @@ static int set_up(void **state) {
     api->push_interval_ms = PUSH_MS;
     fix.site.api_worker.tokens = token_box_new(STR("0123456789abcdef0123456789abcdef"), STR(""));
     site_fixture_open(&fix.site, 10, 65536);
-    install_event(api->events.catalogue);
+    install_event(api->events.catalogue, 1, "");
     return 0;
 }
 
@@ -246,6 +246,32 @@ static void a_stream_that_is_refused_leaves_nothing_behind(void **state) {
     await_text("HTTP/1.1 503 ");
 }
 
+/* Else the place would be looked at after ten intervals, when the test has given up. */
+static void a_new_notice_is_sent_at_the_next_tick(void **state) {
+    (void)state;
+    open_stream();
+    assert_non_null(strstr(buf_cstr(&fix.in), "\"notice\":null,"));
+    install_event(fix.site.api.events.catalogue, 2, "Two \"more\"\nminutes");
+    await_looks(2);
+    show_held(1);
+    await_text("\"notice\":\"Two \\\"more\\\"\\nminutes\",");
+    install_event(fix.site.api.events.catalogue, 3, "");
+    await_looks(3);
+    buf_clear(&fix.in);
+    show_held(1);
+    await_text("\"notice\":null,");
+}
+
+static void a_notice_that_changes_during_a_look_is_sent(void **state) {
+    (void)state;
+    open_stream();
+    announce(NULL, 0);
+    await_looks(2);
+    install_event(fix.site.api.events.catalogue, 2, "Soon");
+    show_held(1);
+    await_text("\"notice\":\"Soon\",");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(all_are_looked_at_again_when_it_sells_out_during_a_look,
@@ -257,6 +283,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(
             a_stream_that_is_opened_while_its_place_ends_is_looked_at_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_stream_that_is_refused_leaves_nothing_behind, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_new_notice_is_sent_at_the_next_tick, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_notice_that_changes_during_a_look_is_sent, set_up,
                                         tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

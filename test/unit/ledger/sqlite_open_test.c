@@ -49,7 +49,7 @@ static void new_file_is_its_owners_alone(void **state) {
     struct stat st;
     assert_int_equal(stat(h->path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
-    assert_int_equal(raw_number(h, "SELECT max(number) FROM schema_version"), 7);
+    assert_int_equal(raw_number(h, "SELECT max(number) FROM schema_version"), 8);
 }
 
 static void clean_close_leaves_no_wal(void **state) {
@@ -79,7 +79,7 @@ static void opening_again_applies_no_migration_twice(void **state) {
     create(h);
     raw_sql(h, "UPDATE schema_version SET applied_at = 42");
     create(h);
-    assert_int_equal(raw_number(h, "SELECT count(*) FROM schema_version"), 7);
+    assert_int_equal(raw_number(h, "SELECT count(*) FROM schema_version"), 8);
     assert_int_equal(raw_number(h, "SELECT max(applied_at) FROM schema_version"), 42);
 }
 
@@ -89,7 +89,9 @@ static void requests_of_an_older_schema_are_found(void **state) {
     create(h);
     raw_sql(h, "DROP INDEX requests_named; ALTER TABLE requests DROP COLUMN is_named;"
                "CREATE UNIQUE INDEX requests_named ON requests(id);"
-               "DELETE FROM schema_version WHERE number = 7;"
+               "ALTER TABLE events DROP COLUMN page; ALTER TABLE events DROP COLUMN return_hosts;"
+               "ALTER TABLE events DROP COLUMN notice;"
+               "DELETE FROM schema_version WHERE number > 6;"
                "INSERT INTO requests VALUES (7, x'01890a5dac96774bbcceb302099a8057', 3, 1, 1, 'a',"
                " 1, 'queue', 2, NULL, zeroblob(32), 0, 'PENDING', '', NULL, 1000, NULL)");
     struct ledger *l = raw_ledger_open(&(struct sqlite_ledger_options){.path = h->path});
@@ -191,7 +193,7 @@ static void newer_schema_is_refused_and_untouched(void **state) {
     struct harness *h = *state;
     create(h);
     raw_sql(h, "INSERT INTO schema_version VALUES (9, 1)");
-    const char *words = "the ledger has schema 9, this program knows 7: use a newer admitone";
+    const char *words = "the ledger has schema 9, this program knows 8: use a newer admitone";
     expect_refused(&(struct sqlite_ledger_options){.path = h->path}, words);
     expect_refused(&(struct sqlite_ledger_options){.path = h->path, .read_only = true}, words);
     assert_int_equal(raw_number(h, "SELECT max(number) FROM schema_version"), 9);

@@ -462,6 +462,9 @@ static void a_key_of_an_older_version_is_answered(void **state) {
     hold_before(d);
     raw_sql(&d->h,
             "DELETE FROM schema_version WHERE number > 2; DROP TABLE idempotency;"
+            "ALTER TABLE events DROP COLUMN page;"
+            "ALTER TABLE events DROP COLUMN return_hosts;"
+            "ALTER TABLE events DROP COLUMN notice;"
             "ALTER TABLE events DROP COLUMN closes_at;"
             "ALTER TABLE events DROP COLUMN confirm_by;"
             "ALTER TABLE events DROP COLUMN cancel_confirmed;"
