@@ -17,6 +17,7 @@ const LIMITED = [...PROXY, '--limits-exempt', '', ...PLACES, '--limits-places-bu
 
 const from = (address) => ({ 'x-forwarded-for': address });
 const isTaken = ({ status }) => status === 200 || status === 202;
+const assertTaken = (answer, what = 'a place') => assert.ok(isTaken(answer), `${what}: ${answer.status} ${answer.text}`);
 
 // All on one node: how much two let in together is a test of its own.
 const first = (server) => server.nodes[0];
@@ -56,7 +57,7 @@ describe('new places', () => {
     const brief = await start({ args: [...PROXY, '--limits-places-per-address', '30', '--limits-places-burst', '1', ...NO_REQUESTS] });
     try {
       const room = await WaitingRoom.open(brief, 'LIMIT/1');
-      assert.ok(isTaken(await enter(room, 'ann', from('192.0.2.1'))));
+      assertTaken(await enter(room, 'ann', from('192.0.2.1')));
       const begun = performance.now();
       const seconds = assertRefused(await enter(room, 'bob', from('192.0.2.1')));
       assert.equal(seconds, 2);
@@ -82,22 +83,22 @@ describe('new places', () => {
     const answers = [];
     for (let i = 0; i < 2 * FACTOR * BURST; i++) answers.push(await enter(room, `crowd${i}`, from(`${own}.${i}`)));
     assert.equal(answers.filter(isTaken).length, FACTOR * BURST);
-    assert.ok(isTaken(await enter(room, 'other', from(`${block()}.1`))));
+    assertTaken(await enter(room, 'other', from(`${block()}.1`)));
   });
 
   test('a /64 of IPv6 is one client, a /56 a block, and every form of an address is the same one', async () => {
     const room = await open();
     const same = ['2001:db8::1', '[2001:db8::2]:4711', '2001:DB8:0:0:ffff::', '[2001:db8::3]', '2001:db8::4'];
-    for (const [i, address] of same.entries()) assert.ok(isTaken(await enter(room, `six${i}`, from(address))), address);
+    for (const [i, address] of same.entries()) assertTaken(await enter(room, `six${i}`, from(address)), address);
     assertRefused(await enter(room, 'six-more', from('2001:db8::9')));
     let taken = BURST;
     for (let i = 1; i < 60; i++) taken += isTaken(await enter(room, `block${i}`, from(`2001:db8:0:${i.toString(16)}::1`)));
     assert.equal(taken, FACTOR * BURST);
-    assert.ok(isTaken(await enter(room, 'next', from('2001:db8:0:100::1'))), 'of the next /56');
+    assertTaken(await enter(room, 'next', from('2001:db8:0:100::1')), 'of the next /56');
 
     const four = `${block()}.7`;
     const forms = [four, `::ffff:${four}`, `${four}:4711`, `[::ffff:${four}]:80`, `64:ff9b::${four}`];
-    for (const [i, address] of forms.entries()) assert.ok(isTaken(await enter(room, `four${i}`, from(address))), address);
+    for (const [i, address] of forms.entries()) assertTaken(await enter(room, `four${i}`, from(address)), address);
     for (const address of forms) assertRefused(await enter(room, 'four-more', from(address)));
   });
 
@@ -111,14 +112,14 @@ describe('new places', () => {
       () => `127.0.0.1, ${address}`,
       () => `unknown, ${address}`,
     ];
-    for (const [i, one] of spoofed.entries()) assert.ok(isTaken(await enter(room, `spoof${i}`, from(one(i)))));
+    for (const [i, one] of spoofed.entries()) assertTaken(await enter(room, `spoof${i}`, from(one(i))));
     for (const [i, one] of spoofed.entries()) assertRefused(await enter(room, `spoof-more${i}`, from(one(i + 10))));
   });
 
   test('the address of a trusted proxy stands for all of its clients, and is not limited', async () => {
     const room = await open();
     for (const headers of [{}, from('unknown'), from('')])
-      for (const user of users(BURST + 2, `proxy${JSON.stringify(headers)}`)) assert.ok(isTaken(await enter(room, user, headers)));
+      for (const user of users(BURST + 2, `proxy${JSON.stringify(headers)}`)) assertTaken(await enter(room, user, headers));
   });
 
   test('a place that is there is found, neither lost nor charged, however often', async () => {
@@ -128,7 +129,7 @@ describe('new places', () => {
     for (let i = 0; i < 3 * BURST; i++) assert.equal((await enter(room, 'ann', from(address))).json.entryToken, ann.json.entryToken);
     const bob = await enter(room, 'bob', from(address));
     assert.equal(bob.json.position, 1);
-    for (const user of users(BURST - 2)) assert.ok(isTaken(await enter(room, user, from(address))));
+    for (const user of users(BURST - 2)) assertTaken(await enter(room, user, from(address)));
     assertRefused(await enter(room, 'one too many', from(address)));
     for (const [user, place] of [['ann', ann], ['bob', bob]]) {
       const again = await enter(room, user, from(address));
@@ -145,7 +146,7 @@ describe('new places', () => {
     const closed = await open();
     await closed.did('deactivate');
     const full = await open({ maxWaiting: 0, maxActive: 1 });
-    assert.ok(isTaken(await full.askAsAdmin('first')));
+    assertTaken(await full.askAsAdmin('first'));
     const draft = await open({}, { state: 'DRAFT' });
     for (let i = 0; i < BURST; i++) {
       assert.equal((await enter(closed, `a${i}`, from(address))).json.code, 'closed');
@@ -153,7 +154,7 @@ describe('new places', () => {
       assert.equal((await enter(draft, `a${i}`, from(address))).json.code, 'not_open');
     }
     const room = await open();
-    for (const user of users(BURST)) assert.ok(isTaken(await enter(room, user, from(address))));
+    for (const user of users(BURST)) assertTaken(await enter(room, user, from(address)));
     assertRefused(await enter(room, 'more', from(address)));
   });
 
@@ -180,8 +181,8 @@ describe('new places', () => {
     const room = await open();
     const address = `${block()}.1`;
     const headers = { ...from(address), ...bearer(server.adminKey) };
-    for (const user of users(3 * BURST)) assert.ok(isTaken(await enter(room, user, headers)));
-    assert.ok(isTaken(await enter(room, 'without', from(address))), 'and cost the address nothing');
+    for (const user of users(3 * BURST)) assertTaken(await enter(room, user, headers));
+    assertTaken(await enter(room, 'without', from(address)), 'and cost the address nothing');
   });
 
   test('under a flood from one block the others are served', async () => {
@@ -252,7 +253,7 @@ describe('requests', () => {
       () => first(server).call('DELETE', `/queue/${room.name}/leave`, { headers }),
     ];
     about(await passed(100, (i) => asks[i % asks.length]()), REQUESTS);
-    assert.ok(isTaken(await enter(room, 'bob', from('198.51.100.1'))));
+    assertTaken(await enter(room, 'bob', from('198.51.100.1')));
     assert.ok((await first(server).metric('admitone_limited_total{what="request",by="address"}')) >= 1);
   });
 
@@ -285,7 +286,7 @@ describe('requests', () => {
       assert.equal(gate.status, 204);
       for (const path of ['/health', '/ready']) assert.equal((await first(server).call('GET', path, { headers })).status, 200);
       const key = { ...headers, ...bearer(server.adminKey) };
-      assert.ok(isTaken(await enter(room, 'cat', key)));
+      assertTaken(await enter(room, 'cat', key));
       // A path that ignores keys looks for one before it refuses.
       const status = await first(server).call('GET', `/queue/${room.name}/status`, { headers: { ...key, 'x-queue-token': token } });
       assert.equal(status.status, 200);
@@ -362,7 +363,7 @@ describe('by default', () => {
     try {
       const room = await WaitingRoom.open(server, 'LIMIT/1');
       for (const address of ['192.0.2.1', '2001:db8::1'])
-        for (const user of users(2 * BURST, address)) assert.ok(isTaken(await enter(room, user, from(address))));
+        for (const user of users(2 * BURST, address)) assertTaken(await enter(room, user, from(address)));
       for (const user of users(BURST)) await enter(room, user, from('198.51.100.1'));
       assertRefused(await enter(room, 'more', from('198.51.100.1')));
     } finally {
@@ -407,7 +408,7 @@ describe('two nodes', onlyOn('redis+postgres', 'the counts of several nodes'), (
     // The debt of both together is paid off before either lets one in.
     const wait = assertRefused(await enter(room, 'more', headers, two));
     assert.ok(wait > 60, `${wait} s: node 2 alone would let one in within a minute`);
-    assert.ok(isTaken(await enter(room, 'other', from('198.51.100.1'), two)));
+    assertTaken(await enter(room, 'other', from('198.51.100.1'), two));
   });
 
   test('what Redis loses, a node still knows of the places that it gave itself', async () => {
