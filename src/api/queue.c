@@ -134,7 +134,8 @@ static bool find_default(struct api *api, struct arena *a, struct queue_event *o
 /* The event whose cookie is read when none is named. A user may have a place in a draft that was
  * public before. */
 static bool find_default_of_cookie(struct api *api, struct arena *a, struct queue_event *out) {
-    return find_default(api, a, out) || queue_event_find_key(api, only_event(api, true), a, out);
+    if (find_default(api, a, out)) return true;
+    return api->default_event.len == 0 && queue_event_find_key(api, only_event(api, true), a, out);
 }
 
 void queue_post_token(struct api *api, struct exchange *x, const str *captures) {
