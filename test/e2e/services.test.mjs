@@ -197,6 +197,7 @@ test('Kafka starts on a free port, and keeps its port and messages when it is st
   produce(second.KAFKA_PORT, 'sales', ['two']);
 
   process.kill(second.KAFKA_PID, 'SIGKILL');
+  await until('Kafka has died', () => !isAlive(second.KAFKA_PID));
   const third = start(['kafka', '--dir', first.SERVICES_DIR]);
   assert.deepEqual({ ...third, KAFKA_PID: null }, { ...first, KAFKA_PID: null });
   assert.deepEqual(consume(third.KAFKA_PORT, 'sales'), ['one', 'two']);
