@@ -34,7 +34,8 @@
  * those. */
 #define TRIES_MAX 20
 /* Another node may have accepted a request for an event or a section that this node has not heard
- * of yet: for so long it is not said to be missing. */
+ * of yet: it is not said to be missing before the request is so old, or was delivered so long ago.
+ * The time in a message of another program may be in the future. */
 #define ABSENT_MS 5000
 
 /* Messages about whose ids the ledger is asked together. */
@@ -43,6 +44,7 @@
 struct decision {
     struct requests_worker *worker;
     struct feed_message *message;
+    int64_t delivered_ns;   /* steady */
     struct list link;       /* in the list of its partition, until the outcome is known */
     struct decision *older; /* with the same id, delivered before; NULL: there is none */
     struct decision *newer;
@@ -218,6 +220,7 @@ static void requests_on_delivered(struct feed_consumer *consumer, struct feed_me
     struct decision *d = mem_new(sizeof *d);
     d->worker = w;
     d->message = m;
+    d->delivered_ns = clock_steady_ns();
     struct request *r = m->request;
     if (m->names != NULL && decision_find_keys(w, m) == ERR_OK && r->quantity > 0)
         r->partition = request_partition(r->section_key, r->seats, r->quantity);
@@ -409,6 +412,13 @@ static bool is_absence(enum err e) {
     return e == ERR_EVENT_NOT_FOUND || e == ERR_SECTION_NOT_FOUND;
 }
 
+/* Whether this node may not have heard yet of what it asks for. */
+static bool decision_is_early(const struct decision *d) {
+    int64_t here_ms = (clock_steady_ns() - d->delivered_ns) / 1000000;
+    return d->worker->service->events->sync != NULL && here_ms < ABSENT_MS &&
+           clock_wall_ms() - d->message->request->created_ms < ABSENT_MS;
+}
+
 /* The outcome is known: the next ones of the partition may start. */
 static void decision_decide(struct decision *d, enum err result) {
     struct requests_worker *w = d->worker;
@@ -446,8 +456,7 @@ static void decision_start(struct decision *d) {
     *h = (struct hold){.arena = &d->arena};
     arena_rewind(&d->arena);
     enum err refused = r->quantity == 0 ? ERR_INTERNAL : decision_read_terms(d);
-    if (is_absence(refused) && service->events->sync != NULL &&
-        clock_wall_ms() - r->created_ms < ABSENT_MS) {
+    if (is_absence(refused) && decision_is_early(d)) {
         decision_try_again(d, decision_start, refused);
         return;
     }

@@ -189,6 +189,24 @@ test('of two different requests with one id the first is decided, and the partit
   });
 });
 
+// For a while this may be an event that the node has not heard of yet. No other message is tried again.
+test('a message for an unknown event does not wait for its createdAt, which may lie in the future', async () => {
+  const server = await start({ args: ONE_PARTITION });
+  const sale = await RequestSale.open(server, 'CONCERT/1');
+  const ann = await sale.buyer('ann');
+  const createdAt = new Date(Date.now() + 3600000).toISOString();
+  produceTo(server.dataDir, [{ ...message(sale, 'ann', { quantity: 1 }), eventId: 'never', createdAt }]);
+  const [letter] = await until('it is set aside', () => {
+    const letters = deadLettersOf(server.dataDir);
+    return letters.length > 0 && letters;
+  });
+  assert.equal(letter.headers.reason, 'event_not_found');
+  const tries = await metric(server, 'admitone_request_retries_total');
+  assert.ok(tries > 0 && tries < 20, `as long as the event may come, not until all tries are used up: ${tries}`);
+  await partitionGoesOn(sale, ann);
+  await server.stop();
+});
+
 // Another program has chosen the id badly, or on purpose.
 test('a message with the id of another user\'s request is set aside, and holds nothing', async () => {
   await withFolder(async (restart) => {
