@@ -203,7 +203,7 @@ static void limit_streams(struct event_subscribers *es, uint64_t seq) {
 static void schedule(struct subscriber *s) {
     struct event_subscribers *es = s->of_event;
     size_t reach = 0;
-    while (s->position >= reaches[reach].positions_below) reach++;
+    while (reach + 1 < REACHES && s->position >= reaches[reach].positions_below) reach++;
     if (s->again) {
         s->again = false;
         s->due_ms = clock_steady_ms();

@@ -176,7 +176,7 @@ static struct request_subscriber *request_subscriber_new(struct request_live *l,
 static void request_subscriber_schedule(struct request_subscriber *s) {
     struct request_live *l = s->live;
     size_t reach = 0;
-    while (s->ahead >= reaches[reach].ahead_below) reach++;
+    while (reach + 1 < REACHES && s->ahead >= reaches[reach].ahead_below) reach++;
     s->due_ms = clock_steady_ms() + l->api->push_interval_ms * reaches[reach].intervals;
     list_move_last(&l->due[reach], &s->link);
 }

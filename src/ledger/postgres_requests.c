@@ -85,7 +85,7 @@ static bool request_put_read(struct pg *db, struct pg_rows *rows, struct ledger_
         if (pg_is_null(rows, 2))
             return pg_fail(db, PG_RACE, "a concurrent transaction accepted the same request");
         int status = word_index(request_status_words, pg_str(rows, 2));
-        if (status < 0) return pg_unexpected(db);
+        if (status < 0 || pg_i64(rows, 1) < 0 || pg_i64(rows, 4) < 0) return pg_unexpected(db);
         put->id = put->wanted->id;
         put->is_new = pg_bool(rows, 0);
         put->seq = pg_i64(rows, 1);

@@ -123,7 +123,7 @@ struct request *request_from_row(const struct request_row *row) {
     bool names_seats = row->seats.at != NULL;
     bool fits = row->quantity > 0 && row->quantity <= RESERVATION_SEATS_MAX && row->user.len > 0 &&
                 row->user.len <= USER_ID_BYTES_MAX && row->partition >= 0 &&
-                row->partition < REQUEST_PARTITIONS;
+                row->partition < REQUEST_PARTITIONS && row->ahead >= 0 && row->ahead <= row->seq;
     struct request *r = request_new(fits && names_seats ? (uint32_t)row->quantity : 0);
     int strategy = word_index(strategy_words, row->strategy);
     int status = word_index(request_status_words, row->status);
@@ -140,7 +140,7 @@ struct request *request_from_row(const struct request_row *row) {
     r->section_key = row->section_key;
     r->entry_seq = (uint64_t)row->entry_seq;
     r->status = status >= 0 ? (enum request_status)status : REQUEST_FAIL;
-    r->ahead = row->ahead;
+    r->ahead = row->ahead >= 0 && row->ahead <= row->seq ? row->ahead : 0;
     r->reservation = row->reservation;
     r->created_ms = clock_writable(row->created_ms) ? row->created_ms : 0;
     r->finished_ms = clock_writable(row->finished_ms) ? row->finished_ms : CLOCK_NONE_MS;

@@ -179,6 +179,26 @@ static void a_request_is_read_as_it_was_accepted(void **state) {
     ledger_client_assert_sound(d);
 }
 
+/* A request whose row is not valid has no quantity: it fails. */
+static void a_position_of_a_row_that_no_request_can_have_is_refused(void **state) {
+    static const char *const wrong[] = {"-1", "-9223372036854775807", "9223372036854775807"};
+    struct ledger_client *d = *state;
+    accept_one(d, 1, "a", SEATS(3), 3);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        tables_sql(adapter->tables(&d->h), "UPDATE requests SET ahead = %s", wrong[i]);
+        struct request *r = find(d, 1);
+        assert_non_null(r);
+        assert_int_equal(r->ahead, 0);
+        assert_int_equal(r->quantity, 0);
+        mem_free(r);
+    }
+    tables_sql(adapter->tables(&d->h), "UPDATE requests SET ahead = 0");
+    struct request *r = find(d, 1);
+    assert_int_equal(r->quantity, 1);
+    mem_free(r);
+    ledger_client_assert_sound(d);
+}
+
 /* Another feed may deliver a message that repeats the id of another user's request. */
 static void a_request_is_not_decided_for_another_user(void **state) {
     struct ledger_client *d = *state;
@@ -442,6 +462,7 @@ int ledger_requests_suite_run(const struct ledger_adapter *a) {
 #define WITH_EVENT(test) cmocka_unit_test_setup_teardown(test, set_up, ledger_client_tear_down)
     const struct CMUnitTest tests[] = {
         WITH_EVENT(a_request_is_read_as_it_was_accepted),
+        WITH_EVENT(a_position_of_a_row_that_no_request_can_have_is_refused),
         WITH_EVENT(a_request_is_not_decided_for_another_user),
         WITH_EVENT(a_request_that_is_sent_again_is_accepted_once),
         WITH_EVENT(a_request_that_may_be_renamed_is_found_under_its_new_id),
