@@ -227,8 +227,8 @@ describe('the settings of the pages', () => {
       assertNoInline(text, 'event');
       assert.ok(jsonOf(text, 'languages').some(({ code, name }) => code === 'de' && name === 'Deutsch'));
       const english = JSON.parse(read('lang/en.json'));
-      const key = Object.keys(texts).find((one) => one.startsWith('common.'));
-      assert.equal(texts[key], english[key], 'what German lacks is English');
+      const key = Object.keys(texts).find((one) => /^(common|home|event)\./.test(one) && !/Name$|^event\.title$/.test(one));
+      if (key !== undefined) assert.equal(texts[key], english[key], 'what German lacks is English');
       const plain = await server.call('GET', '/e/CONCERT/1?view=plain');
       assertNoInline(plain.text, 'plain');
       assert.equal(unescaped(/<button>(.*)<\/button>/.exec(plain.text)[1]), evil);

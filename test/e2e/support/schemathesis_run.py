@@ -190,7 +190,9 @@ class Tour:
         self.key = one["headers"]
         self.succeeded = set()
 
-    def ask(self, operation_id, event=None, body=None, path=(), query=None, headers=None):
+    def ask(
+        self, operation_id, event=None, body=None, path=(), query=None, headers=None, form=False
+    ):
         operation = self.schema.find_operation_by_id(operation_id)
         path = dict(path)
         if event is not None:
@@ -199,9 +201,9 @@ class Tour:
         case = operation.Case(path_parameters=path, query=query, headers=headers)
         if body is not None:
             case.body = body
-            case.media_type = "application/json"
+            case.media_type = "application/x-www-form-urlencoded" if form else "application/json"
         response = case.call_and_validate(base_url=self.url, checks=self.checks)
-        assert response.status_code < 300, f"{operation_id}: {response.status_code} {response.text}"
+        assert response.status_code < 400, f"{operation_id}: {response.status_code} {response.text}"
         self.succeeded.add(operation_id)
         return response.json() if "/json" in response.headers.get("content-type", [""])[0] else None
 
@@ -251,6 +253,18 @@ class Tour:
         for operation_id in ["system_health", "system_ready", "system_metrics", "system_openapi"]:
             self.ask(operation_id, headers={})
 
+    def pages(self):
+        event = "CONCERT/tour"
+        self.ask("page_get_home", headers={})
+        self.ask("page_get_event", event, headers={})
+        self.ask("page_get_event", event, query={"view": "plain", "rd": "/x"}, headers={})
+        self.ask("page_get_admin", headers={})
+        for name in ["app.css", "event.js"]:
+            self.ask("page_get_asset", path={"name": name}, headers={})
+        # As a browser sends it.
+        form = {"Origin": self.url}
+        self.ask("page_post_event", event, {"action": "enter"}, headers=form, form=True)
+
     def operators(self):
         event = "CONCERT/tour"
         self.ask("admin_event_get", event)
@@ -269,6 +283,7 @@ class Tour:
         self.ask("admin_event_put", "CONCERT/tour", run["event"])
         self.users()
         self.visitors()
+        self.pages()
         self.operators()
         self.ask("admin_event_put", "CONCERT/gone", run["event"])
         self.ask("admin_event_delete", "CONCERT/gone")
