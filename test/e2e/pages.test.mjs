@@ -5,7 +5,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import zlib from 'node:zlib';
 import { after, before, describe } from 'node:test';
-import { WaitingRoom } from './support/queue.mjs';
+import { WaitingRoom, bearer } from './support/queue.mjs';
 import { call, concert, isCluster, removeFolder, run, start, tempFolder, test, until } from './support/server.mjs';
 
 const ROOT = new URL('../..', import.meta.url).pathname;
@@ -34,7 +34,7 @@ function assertNoInline(html, what) {
   assert.doesNotMatch(html, /javascript:/i, `${what}: a javascript URL`);
   for (const [tag] of html.matchAll(/<script\b[^>]*>/gi))
     assert.match(tag, / src="|type="application\/json"/, `${what}: an inline script`);
-  for (const [, url] of html.matchAll(/\b(?:src|href)="([^"]*)"/g))
+  for (const [, url] of html.matchAll(/<(?!a )[^>]*\b(?:src|href)="([^"]*)"/g))
     assert.match(url, /^(\/(?!\/)|#|data:)/, `${what}: ${url} is of another site`);
 }
 
@@ -456,8 +456,8 @@ describe('the view without JavaScript', () => {
     assert.match(ann.text, /It is your turn/);
   });
 
-  test('leads on only to paths of this site', async () => {
-    const room = await open();
+  test('leads on only to paths of this site and to the return hosts of the event', async () => {
+    const room = await open({}, { returnHosts: ['shop.example'] });
     const place = async (rd) => {
       const one = browse(room, rd === undefined ? '' : `&rd=${encodeURIComponent(rd)}`);
       one.jar = ann.jar;
@@ -466,10 +466,17 @@ describe('the view without JavaScript', () => {
     const ann = browse(room);
     await ann.load();
     await ann.did('enter');
-    for (const rd of ['/', '/shop/7?x=1#y']) assert.ok((await place(rd)).includes(`href="${rd}">Continue`), rd);
-    for (const rd of [undefined, '', '//evil.example/', '/\\evil.example', 'https://evil.example/', 'javascript:alert(1)', 'shop', '/\u0001'])
+    for (const rd of ['/', '/shop/7?x=1#y', 'https://shop.example/tickets?a=1']) assert.ok((await place(rd)).includes(`href="${rd}">Continue`), rd);
+    for (const rd of [undefined, '', '//evil.example/', '/\\evil.example', 'https://evil.example/', 'https://shop.example.evil.example/', 'javascript:alert(1)', 'shop', '/\u0001', '/"><script>'])
       assert.doesNotMatch(await place(rd), />Continue</, rd);
-    assert.ok((await place('/"><script>')).includes('href="/&quot;&gt;&lt;script&gt;">Continue'));
+  });
+
+  test('shows the notice of the operator as text', async () => {
+    const room = await open();
+    const { status } = await server.call('PATCH', `/admin/queue/${room.name}`, { headers: bearer(server.adminKey), body: { notice: 'Ten <b>more</b>\n"minutes"' } });
+    assert.equal(status, 200);
+    const ann = browse(room);
+    assert.match(await ann.load(), /<p class="notice">Ten &lt;b&gt;more&lt;\/b&gt;\n&quot;minutes&quot;<\/p>/);
   });
 
   test('a form of another site does nothing, nor does one that is none of this page', async () => {
