@@ -13,7 +13,8 @@ export const LAYERS = {
   feed: { layers: ['port', 'core', 'run', 'base'], libraries: ['librdkafka/'] },
   service: { layers: ['port', 'core', 'run', 'base'], libraries: [] },
   net: { layers: ['run', 'base'], libraries: ['uv.h'] },
-  api: { layers: ['net', 'service', 'core', 'run', 'base'], libraries: ['jansson.h'] },
+  crowd: { layers: ['net', 'run', 'base'], libraries: ['uv.h', 'jansson.h'] },
+  api: { layers: ['net', 'service', 'crowd', 'core', 'run', 'base'], libraries: ['jansson.h'] },
 };
 
 // Single files that may include a library which their folder may not.
