@@ -35,6 +35,7 @@ enum users_auth { USERS_TRUSTED, USERS_SIGNED, USERS_ANONYMOUS };
 struct api_worker;
 struct keys;
 struct pages;
+struct simulator;
 
 struct api {
     struct events events;
@@ -56,10 +57,11 @@ struct api {
     struct networks trusted_proxies;
     struct event_defaults defaults;
     struct keys *keys;
-    uint32_t generation; /* of the ledger */
-    str secret;          /* signs entry tokens */
-    str secret_previous; /* verifies them too; empty: there is none */
-    str pass_key;        /* signs admission passes */
+    struct simulator *simulator; /* NULL: this is no demo server */
+    uint32_t generation;         /* of the ledger */
+    str secret;                  /* signs entry tokens */
+    str secret_previous;         /* verifies them too; empty: there is none */
+    str pass_key;                /* signs admission passes */
     enum users_auth users_auth;
     str users_key;    /* of the shop: verifies assertions, for USERS_SIGNED */
     str shop_key;     /* of the shop: verifies its confirmations; empty: none are accepted */
@@ -132,6 +134,8 @@ api_handler admin_event_delete, admin_section_patch, admin_audit;        /* admi
 api_handler admin_facts;                                                 /* admin_facts.c */
 api_handler page_get_home, page_get_event, page_get_admin;               /* pages.c */
 api_handler page_get_asset, page_post_event;                             /* pages.c */
+api_handler admin_simulator_get, admin_simulator_post;                   /* simulator.c */
+api_handler admin_simulator_patch, admin_simulator_delete;               /* simulator.c */
 api_handler system_health, system_ready, system_metrics, system_openapi; /* system.c */
 
 /* Whether cors.origins contains the origin. */

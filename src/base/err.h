@@ -42,6 +42,7 @@
     X(SEAT_NOT_FOUND, "seat_not_found", 404, "The section has no such seat")                       \
     X(RESERVATION_NOT_FOUND, "reservation_not_found", 404, "There is no such reservation")         \
     X(REQUEST_NOT_FOUND, "request_not_found", 404, "There is no such asynchronous request")        \
+    X(SIMULATOR_OFF, "simulator_off", 404, "This server has no crowd simulator")                   \
     X(RANKINGS_OFF, "rankings_off", 404, "Rankings are switched off")                              \
     X(METHOD_NOT_ALLOWED, "method_not_allowed", 405, "Method not allowed for this path")           \
     X(REQUEST_TIMEOUT, "request_timeout", 408, "The request did not arrive in time")               \
@@ -59,6 +60,9 @@
     X(EVENT_IN_USE, "event_in_use", 409, "The event has live reservations")                        \
     X(SECTION_IN_USE, "section_in_use", 409, "The section has live reservations")                  \
     X(WRONG_STATE, "wrong_state", 409, "The event's state does not allow this")                    \
+    X(SIMULATOR_RUNNING, "simulator_running", 409, "A simulation is already running")              \
+    X(SIMULATOR_IDLE, "simulator_idle", 409, "No simulation is running")                           \
+    X(SIMULATOR_SIGNED, "simulator_signed", 409, "Virtual users have no signature of the shop")    \
     X(HOLD_EXPIRED, "hold_expired", 410, "The hold has expired; its seats are free again")         \
     X(VERSION_MISMATCH, "version_mismatch", 412, "The event has another version")                  \
     X(CONTENT_TOO_LARGE, "content_too_large", 413, "The body is too large")                        \

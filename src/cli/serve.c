@@ -15,6 +15,7 @@
 #include "api/pages.h"
 #include "api/rankings_live.h"
 #include "api/request_live.h"
+#include "api/simulator.h"
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -36,6 +37,11 @@
 #define RESERVED_FILES 192
 #define RESERVED_FILES_PER_WORKER 8
 #define CONNECTIONS_MIN 16
+/* Of virtual users, on a demo server: at most so many, and at most a quarter of the files. Each is
+ * two files of this process, so at least half of all files are left for others. */
+#define VIRTUAL_CONNECTIONS_MIN 2
+#define VIRTUAL_CONNECTIONS_MAX 2256
+#define VIRTUAL_CONNECTIONS_PART 4
 
 /* From the signal: clients have this long to take their answers, then they are cut; and the
  * process ends after the second in any case. */
@@ -87,6 +93,7 @@ struct server {
     struct server_worker *workers;
     size_t worker_count;
     size_t workers_drained;
+    int64_t virtual_connections; /* that the simulator may open */
     char listening[ADDRESS_TEXT_BYTES];
     char admin_listening[ADDRESS_TEXT_BYTES]; /* empty: the admin paths are there, too */
     char metrics_listening[ADDRESS_TEXT_BYTES];
@@ -224,6 +231,7 @@ static void on_stop_signal(void *to) {
     uv_timer_start(&s->drain_timer, on_drain_timer, DRAIN_MS, 0);
     signal(SIGALRM, on_alarm);
     alarm(STOP_S);
+    if (s->api.simulator != NULL) simulator_stop(s->api.simulator);
     if (shares(s)) nodes_stop_listening(&s->nodes);
     for (size_t i = 0; i < s->worker_count; i++)
         mailbox_post(&s->workers[i].worker.mailbox, &s->workers[i].drain);
@@ -240,8 +248,19 @@ static int64_t raise_file_limit(void) {
     return files.rlim_cur > 1000000 ? 1000000 : (int64_t)files.rlim_cur;
 }
 
+/* How many connections virtual users may open, of the files that are left for connections. */
+static int64_t virtual_connections(const struct settings *set, int64_t files) {
+    if (!set->demo) return 0;
+    int64_t most = set->net_max_connections > 0 && set->net_max_connections < files
+                       ? set->net_max_connections
+                       : files;
+    most /= VIRTUAL_CONNECTIONS_PART;
+    if (most < VIRTUAL_CONNECTIONS_MIN) return VIRTUAL_CONNECTIONS_MIN;
+    return most < VIRTUAL_CONNECTIONS_MAX ? most : VIRTUAL_CONNECTIONS_MAX;
+}
+
 /* How many connections there may be; 0 when the files do not even suffice for a few. */
-static int64_t connection_cap(const struct server *s, struct buf *why) {
+static int64_t connection_cap(struct server *s, struct buf *why) {
     int64_t files = raise_file_limit();
     int64_t reserved = RESERVED_FILES + RESERVED_FILES_PER_WORKER * (int64_t)s->worker_count;
     int64_t wanted = s->settings.net_max_connections;
@@ -253,6 +272,8 @@ static int64_t connection_cap(const struct server *s, struct buf *why) {
                  (long long)files, s->worker_count, (long long)reserved + CONNECTIONS_MIN);
         return 0;
     }
+    s->virtual_connections = virtual_connections(&s->settings, possible);
+    possible -= s->virtual_connections;
     if (wanted > possible)
         log_warn(msg("the limit on open files is lower than net.max_connections; raise it with "
                      "ulimit -n"),
@@ -569,11 +590,21 @@ static bool serve_listen(struct server *s, struct buf *why) {
                                             &s->metrics_site, s->metrics_listening, why));
 }
 
+/* Virtual users come to the public listener. */
+static void make_simulator(struct server *s) {
+    struct simulator_options o = {.listening = s->listening,
+                                  .connections_max = (size_t)s->virtual_connections,
+                                  .connections_per_address_max =
+                                      (size_t)s->settings.net_max_connections_per_address};
+    s->api.simulator = simulator_new(&o, &s->api);
+}
+
 static bool start_workers(struct server *s, struct buf *why) {
     for (size_t i = 0; i < s->worker_count; i++)
         if (!make_worker(s, i, why)) return false;
     if (!serve_listen(s, why)) return false;
     if (shares(s)) nodes_set_name(&s->nodes, s->listening);
+    if (s->settings.demo) make_simulator(s);
     s->workers_run = true;
     for (size_t i = 0; i < s->worker_count; i++) {
         int failed = worker_start(&s->workers[i].worker);
@@ -715,6 +746,7 @@ static void run_until_stopped(struct server *s) {
     feed_close(s->feed);
     if (s->fact_sink != NULL) fact_sink_close(s->fact_sink);
     ledger_close(s->api.events.ledger);
+    if (s->api.simulator != NULL) simulator_free(s->api.simulator);
     if (ranks(s)) rankings_deinit(&s->rankings);
     reservations_deinit(&s->api.reservations);
     waiting_room_deinit(&s->api.room);

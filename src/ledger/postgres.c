@@ -28,7 +28,7 @@ struct postgres_ledger {
     struct pg_writer writer;
     struct pg_pool *pool;    /* holds of `seat` sections, and what nodes say of themselves */
     struct pg_pool *waiters; /* records that wait for a lock */
-    struct pg_pool *acts;    /* on events: one after the other, and beside all else */
+    struct pg_pool *acts;    /* of administrators: one after the other, and beside all else */
     struct pg_retention *retention;
 };
 
@@ -65,6 +65,7 @@ static enum err postgres_put(struct postgres_ledger *p, struct ledger_record *r)
         return put_hold(p, r);
     case LEDGER_EVENT_PUT:
     case LEDGER_EVENT_DELETE:
+    case LEDGER_ACT:
         return pg_pool_put(p->acts, r);
     case LEDGER_FACTS_RELAYED:
     case LEDGER_FACTS_PUBLISH:

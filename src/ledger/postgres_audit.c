@@ -12,6 +12,11 @@ bool pg_audit_add(struct pg *db, const struct audit_note *note, int64_t now_ms, 
                      pg_cell_str(note->subject), pg_cell_str(detail));
 }
 
+bool pg_act_apply(struct pg *db, struct ledger_act *act) {
+    int64_t id;
+    return pg_audit_add(db, &act->note, act->now_ms, &id);
+}
+
 /* Notes of what a batch has done to reservations and places, as columns. */
 struct note_columns {
     struct pg_array at;

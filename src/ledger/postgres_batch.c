@@ -200,6 +200,8 @@ static bool apply_alone(struct pg *db, struct ledger_record *r) {
         return pg_event_put_apply(db, (struct ledger_event_put *)r);
     case LEDGER_EVENT_DELETE:
         return pg_event_delete_apply(db, (struct ledger_event_delete *)r);
+    case LEDGER_ACT:
+        return pg_act_apply(db, (struct ledger_act *)r);
     case LEDGER_FACTS_RELAYED:
         return pg_facts_relayed_apply(db, (struct ledger_facts_relayed *)r);
     case LEDGER_FACTS_PUBLISH:

@@ -108,6 +108,7 @@ bool pg_node_leave(struct pg *db, const struct uuid *node);
  * PG_LOCK_AUDIT for the rest of the transaction, so that numbers become visible in order; it is
  * called when the change has taken all its other locks. */
 bool pg_audit_add(struct pg *db, const struct audit_note *note, int64_t now_ms, int64_t *id);
+bool pg_act_apply(struct pg *db, struct ledger_act *act);
 /* The notes of those records that have confirmed or cancelled a reservation. Takes PG_LOCK_AUDIT in
  * shared mode, so that transactions with notes do not wait for each other, and a row of
  * pg_audit_add is still visible before every later one. */

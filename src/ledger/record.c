@@ -11,6 +11,7 @@
 const char *record_name(const struct ledger_record *r) {
     static const char *const names[] = {[LEDGER_EVENT_PUT] = "event put",
                                         [LEDGER_EVENT_DELETE] = "event delete",
+                                        [LEDGER_ACT] = "act",
                                         [LEDGER_ENTER] = "enter",
                                         [LEDGER_ENTER_VOID] = "undo enter",
                                         [LEDGER_ADMIT] = "admit",

@@ -42,6 +42,8 @@ static int record_apply(struct db *db, struct held_sections *t, struct ledger_re
     case LEDGER_EVENT_DELETE:
         ((struct ledger_event_delete *)r)->version = 0;
         return event_delete_apply(db, (struct ledger_event_delete *)r);
+    case LEDGER_ACT:
+        return audit_add_act(db, &((struct ledger_act *)r)->note, ((struct ledger_act *)r)->now_ms);
     case LEDGER_ENTER:
         return enter_apply(db, (struct ledger_enter *)r);
     case LEDGER_ENTER_VOID:

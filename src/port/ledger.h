@@ -4,8 +4,9 @@
  *  - A record is one domain step. It is written whole or not at all, together with its audit row,
  *    in the order of submission, and its `task.run` is called on the submitting worker only after
  *    the transaction that holds it is on disk (fsync included). Three kinds may be written
- *    concurrently with the rest, in any order: changes of events, holds that the ledger itself
- *    decides (optimistic, pessimistic, distributed-lock), and records that wait for a lock.
+ *    concurrently with the rest, in any order: acts of administrators (changes of events among
+ *    them), holds that the ledger itself decides (optimistic, pessimistic, distributed-lock), and
+ *    records that wait for a lock.
  *  - A refusal (in use, another request was first) is a result, and changes nothing.
  *  - A failure of the disk or the connection is a result too (ERR_LEDGER_…): nothing of that
  *    record is in the ledger, and later records succeed again when the cause is gone. Only after
@@ -40,6 +41,7 @@ enum ledger_kind {
     /* submitted */
     LEDGER_EVENT_PUT,
     LEDGER_EVENT_DELETE,
+    LEDGER_ACT,
     LEDGER_ENTER,
     LEDGER_ENTER_VOID,
     LEDGER_ADMIT,
@@ -139,6 +141,13 @@ struct ledger_event_delete {
     int64_t key;             /* out: of the event */
     int64_t version;         /* out: higher than any that the event had */
     int64_t version_present; /* out, on VERSION_MISMATCH */
+};
+
+/* An act that changes nothing else in the ledger: adds the note to the audit table. */
+struct ledger_act {
+    struct ledger_record record;
+    int64_t now_ms;
+    struct audit_note note;
 };
 
 /* A new place in an event's queue, WAITING or ACTIVE. Submitting the same entry again is OK and

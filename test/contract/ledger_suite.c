@@ -631,6 +631,38 @@ static void the_audit_log_is_read_newest_first_in_pages(void **state) {
     mem_free(wanted);
 }
 
+/* The next change of an event gets a higher version than the act. */
+static void an_act_is_in_the_audit_log_and_changes_no_event(void **state) {
+    struct fixture *f = *state;
+    struct event *wanted = test_event("1", 1);
+    struct test_record put;
+    struct test_record r;
+    test_put(&put, wanted, 1767225600000);
+    assert_int_equal(harness_submit(&f->h, f->l, &put), ERR_OK);
+    int64_t version = put.put.stored->version;
+    test_record_deinit(&put);
+    test_act(&r, "simulator.start", 1767225600001);
+    assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_OK);
+    test_page(&r, 0, 1);
+    assert_int_equal(harness_ask(&f->h, f->l, &r), ERR_OK);
+    char expected[200];
+    snprintf(expected, sizeof expected,
+             "[{\"id\":%lld,\"at\":\"2026-01-01T00:00:00.001Z\",\"actor\":\"ann\","
+             "\"act\":\"simulator.start\",\"subject\":\"a subject\",\"detail\":{\"n\":1}}]",
+             (long long)version + 1);
+    assert_string_equal(buf_cstr(&r.page.json), expected);
+    test_record_deinit(&r);
+    struct loaded all;
+    load(f, &all);
+    assert_int_equal(all.events[0]->version, version);
+    loaded_free(&all);
+    test_put(&put, wanted, 1767225600002);
+    assert_int_equal(harness_submit(&f->h, f->l, &put), ERR_OK);
+    assert_int_equal(put.put.stored->version, version + 2);
+    test_record_deinit(&put);
+    mem_free(wanted);
+}
+
 #define MANY 300
 
 static void records_are_written_and_handed_back_in_order(void **state) {
@@ -823,6 +855,7 @@ int ledger_suite_run(const struct ledger_adapter *of) {
         TEST(taken_seats_are_counted_and_protected),
         TEST(refusal_leaves_nothing_behind),
         TEST(the_audit_log_is_read_newest_first_in_pages),
+        TEST(an_act_is_in_the_audit_log_and_changes_no_event),
         TEST(records_are_written_and_handed_back_in_order),
         TEST(full_queue_refuses_at_once),
         TEST(close_writes_and_hands_back_everything),

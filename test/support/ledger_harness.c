@@ -106,6 +106,13 @@ void test_delete(struct test_record *r, const char *type, const char *id, int64_
                               }};
 }
 
+void test_act(struct test_record *r, const char *act, int64_t now_ms) {
+    *r = (struct test_record){
+        .act = {.record = {.kind = LEDGER_ACT, .task.run = on_back},
+                .now_ms = now_ms,
+                .note = {STR("ann"), str_of(act), STR("a subject"), STR("{\"n\":1}")}}};
+}
+
 void test_page(struct test_record *r, int64_t before, int64_t limit) {
     *r = (struct test_record){.page = {
                                   .record = {.kind = LEDGER_AUDIT_PAGE, .task.run = on_back},

@@ -35,6 +35,7 @@ struct test_record {
         struct ledger_record record;
         struct ledger_event_put put;
         struct ledger_event_delete del;
+        struct ledger_act act;
         struct ledger_audit_page page;
         struct ledger_enter enter;
         struct ledger_enter_void enter_void;
@@ -76,6 +77,8 @@ struct test_record {
 /* `wanted` must live until the record is back. */
 void test_put(struct test_record *r, const struct event *wanted, int64_t now_ms);
 void test_delete(struct test_record *r, const char *type, const char *id, int64_t now_ms);
+/* By "ann", on "a subject". */
+void test_act(struct test_record *r, const char *act, int64_t now_ms);
 void test_page(struct test_record *r, int64_t before, int64_t limit);
 /* Lane, times and expiry follow from the number. */
 void test_enter(struct test_record *r, int64_t event_key, uint64_t seq, const char *user,
