@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "api/live.h"
@@ -22,6 +21,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "cli/cli.h"
+#include "cli/connection_caps.h"
 #include "cli/data_folder.h"
 #include "cli/demo.h"
 #include "cli/keys_file.h"
@@ -31,17 +31,6 @@
 #include "service/admission.h"
 #include "service/rankings.h"
 #include "service/recovery.h"
-
-/* Open files that are no client's connection: the ledger, logs, clients that are being refused; and
- * of each worker its loop, mailbox and listeners. */
-#define RESERVED_FILES 192
-#define RESERVED_FILES_PER_WORKER 8
-#define CONNECTIONS_MIN 16
-/* Of virtual users, on a demo server: at most so many, and at most a quarter of the files. Each is
- * two files of this process, so at least half of all files are left for others. */
-#define VIRTUAL_CONNECTIONS_MIN 2
-#define VIRTUAL_CONNECTIONS_MAX 2256
-#define VIRTUAL_CONNECTIONS_PART 4
 
 /* From the signal: clients have this long to take their answers, then they are cut; and the
  * process ends after the second in any case. */
@@ -93,7 +82,7 @@ struct server {
     struct server_worker *workers;
     size_t worker_count;
     size_t workers_drained;
-    int64_t virtual_connections; /* that the simulator may open */
+    struct connection_caps caps;
     char listening[ADDRESS_TEXT_BYTES];
     char admin_listening[ADDRESS_TEXT_BYTES]; /* empty: the admin paths are there, too */
     char metrics_listening[ADDRESS_TEXT_BYTES];
@@ -238,48 +227,6 @@ static void on_stop_signal(void *to) {
 }
 
 /* ---- starting ---- */
-
-static int64_t raise_file_limit(void) {
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) != 0) return 1024;
-    files.rlim_cur = files.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &files);
-    getrlimit(RLIMIT_NOFILE, &files);
-    return files.rlim_cur > 1000000 ? 1000000 : (int64_t)files.rlim_cur;
-}
-
-/* How many connections virtual users may open, of the files that are left for connections. */
-static int64_t virtual_connections(const struct settings *set, int64_t files) {
-    if (!set->demo) return 0;
-    int64_t most = set->net_max_connections > 0 && set->net_max_connections < files
-                       ? set->net_max_connections
-                       : files;
-    most /= VIRTUAL_CONNECTIONS_PART;
-    if (most < VIRTUAL_CONNECTIONS_MIN) return VIRTUAL_CONNECTIONS_MIN;
-    return most < VIRTUAL_CONNECTIONS_MAX ? most : VIRTUAL_CONNECTIONS_MAX;
-}
-
-/* How many connections there may be; 0 when the files do not even suffice for a few. */
-static int64_t connection_cap(struct server *s, struct buf *why) {
-    int64_t files = raise_file_limit();
-    int64_t reserved = RESERVED_FILES + RESERVED_FILES_PER_WORKER * (int64_t)s->worker_count;
-    int64_t wanted = s->settings.net_max_connections;
-    int64_t possible = files - reserved;
-    if (possible < CONNECTIONS_MIN) {
-        buf_addf(why,
-                 "the limit on open files is %lld; with %zu workers it must be at least %lld: "
-                 "raise it with ulimit -n",
-                 (long long)files, s->worker_count, (long long)reserved + CONNECTIONS_MIN);
-        return 0;
-    }
-    s->virtual_connections = virtual_connections(&s->settings, possible);
-    possible -= s->virtual_connections;
-    if (wanted > possible)
-        log_warn(msg("the limit on open files is lower than net.max_connections; raise it with "
-                     "ulimit -n"),
-                 kv_i64("max_connections", wanted), kv_i64("possible", possible));
-    return wanted == 0 || wanted > possible ? possible : wanted;
-}
 
 /* One process owns a data folder, and one a ledger, wherever it is. */
 static bool own_stores(struct server *s, struct buf *why) {
@@ -426,7 +373,7 @@ static bool join_cluster(struct server *s, struct buf *why) {
     return ledger_join(s->api.events.ledger, &own, why) == ERR_OK;
 }
 
-static void fill_api(struct server *s, int64_t max_connections) {
+static void fill_api(struct server *s) {
     const struct settings *set = &s->settings;
     struct api *api = &s->api;
     api->events.catalogue = catalogue_new();
@@ -487,7 +434,7 @@ static void fill_api(struct server *s, int64_t max_connections) {
                               .body_timeout_ms = set->net_body_timeout_ms,
                               .idle_timeout_ms = set->net_idle_timeout_ms,
                               .write_timeout_ms = set->net_write_timeout_ms,
-                              .max_connections = max_connections,
+                              .max_connections = s->caps.clients,
                               .max_connections_per_address = set->net_max_connections_per_address,
                               .stream_heartbeat_ms = set->sse_heartbeat_seconds * 1000,
                               .stream_max_ms = set->sse_max_seconds * 1000,
@@ -593,7 +540,7 @@ static bool serve_listen(struct server *s, struct buf *why) {
 /* Virtual users come to the public listener. */
 static void make_simulator(struct server *s) {
     struct simulator_options o = {.listening = s->listening,
-                                  .connections_max = (size_t)s->virtual_connections,
+                                  .connections_max = (size_t)s->caps.virtual,
                                   .connections_per_address_max =
                                       (size_t)s->settings.net_max_connections_per_address};
     s->api.simulator = simulator_new(&o, &s->api);
@@ -695,9 +642,8 @@ static bool seats_fit(struct server *s, struct buf *why) {
 static bool serve_start(struct server *s, const struct adapters *adapters, struct buf *why) {
     s->worker_count =
         s->settings.workers > 0 ? (size_t)s->settings.workers : (size_t)uv_available_parallelism();
-    int64_t max_connections = connection_cap(s, why);
-    if (max_connections == 0 || !make_pages(s, why) || !own_stores(s, why) || !read_keys(s, why))
-        return false;
+    if (!connection_caps_find(&s->settings, s->worker_count, &s->caps, why)) return false;
+    if (!make_pages(s, why) || !own_stores(s, why) || !read_keys(s, why)) return false;
     if (!adapters->open_ledger(&s->settings, false, &s->api.events.ledger, why)) return false;
     if (!join_cluster(s, why)) return false;
     uint32_t epoch = ledger_epoch(s->api.events.ledger);
@@ -705,7 +651,7 @@ static bool serve_start(struct server *s, const struct adapters *adapters, struc
     if (!adapters->open_feed(&s->settings, s->api.events.ledger, s->worker_count, &s->feed, why))
         return false;
     if (!adapters->open_fact_sink(&s->settings, &s->fact_sink, why)) return false;
-    fill_api(s, max_connections);
+    fill_api(s);
     start_main_loop(s);
     int64_t now_ms = clock_wall_ms();
     bool fits = seats_fit(s, why);

@@ -47,7 +47,7 @@ async function startWithSales(auth) {
   const server = await start({
     args: [
       ...['--users-auth', auth, '--keys-file', path.join(folder, 'keys'), '--net-trusted-proxies', '127.0.0.1'],
-      ...['--sse-max-seconds', '1', '--queue-tick-ms', '50'],
+      ...['--demo', '--sse-max-seconds', '1', '--queue-tick-ms', '50'],
       ...(auth === 'signed' ? ['--users-key-file', path.join(folder, 'users.key')] : []),
     ],
   });

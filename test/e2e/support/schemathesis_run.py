@@ -276,6 +276,11 @@ class Tour:
             self.ask(operation_id, event, {"maxActive": 9})
         for action in ["pause", "resume", "drain", "deactivate", "activate"]:
             self.ask(f"admin_queue_{action}", event)
+        crowd = {"event": event, "users": 50, "arrivalsPerSecond": 1, "thinkSeconds": 0}
+        self.ask("admin_simulator_post", body=crowd)
+        self.ask("admin_simulator_patch", body={"patienceSeconds": 60})
+        for operation_id in ["admin_simulator_get", "admin_simulator_delete"]:
+            self.ask(operation_id)
         self.ask("admin_audit")
         self.ask("admin_facts")
 
