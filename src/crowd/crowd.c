@@ -358,7 +358,10 @@ static void crowd_turn_window(struct crowd *c, int64_t now_ns) {
     c->window_started_ns = now_ns;
 }
 
+/* The client is closed first: otherwise each connection that becomes free would be given to one of
+ * the users who are dropped next. */
 static void crowd_drop_users(struct crowd *c) {
+    client_close(c->client);
     while (!list_empty(&c->live)) {
         struct user *u = CONTAINER_OF(c->live.next, struct user, link);
         if (u->end == CROWD_BOUGHT) u->end = CROWD_GAVE_UP;
@@ -470,7 +473,6 @@ static void crowd_on_leave(struct task *task) {
 static void crowd_on_stop(struct task *task) {
     struct crowd *c = CONTAINER_OF(task, struct crowd, stop);
     crowd_drop_users(c);
-    client_close(c->client);
     uv_close((uv_handle_t *)&c->timer, NULL);
     uv_close((uv_handle_t *)&c->prepare, NULL);
     worker_stop(&c->worker);

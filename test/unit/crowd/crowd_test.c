@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/metrics.h"
 #include "crowd/internal.h"
 #include "net/server.h"
 #include "net/stream.h"
@@ -409,6 +410,20 @@ static void a_crowd_can_be_freed_at_any_time(void **state) {
     }
 }
 
+/* They are many, and all but four have no connection yet: none of them gets one. */
+static void users_who_are_dropped_open_no_connections(void **state) {
+    (void)state;
+    struct crowd_numbers n;
+    uint64_t before = counter_total(COUNT_CONNECTIONS_ACCEPTED);
+    struct crowd *c = start(&delayed, 2000, 2000, PATIENCE_MS);
+    UNTIL(c, 2000, n, n.requests >= 4);
+    crowd_free(c);
+    struct crowd *next = start(&probe, 1, 2000, PATIENCE_MS);
+    UNTIL(next, 1, n, n.has_ended); /* so all connections of the first one have been accepted */
+    crowd_free(next);
+    assert_true(counter_total(COUNT_CONNECTIONS_ACCEPTED) - before <= 4 + 1);
+}
+
 static void a_server_that_fails_is_asked_again_and_not_for_ever(void **state) {
     (void)state;
     struct crowd_numbers n;
@@ -452,6 +467,7 @@ int main(void) {
         TEST(a_change_is_in_force_at_once),
         TEST(all_leave_when_they_are_asked_to),
         TEST(a_crowd_can_be_freed_at_any_time),
+        TEST(users_who_are_dropped_open_no_connections),
         TEST(a_server_that_fails_is_asked_again_and_not_for_ever),
         TEST(without_a_server_all_fail),
     };
