@@ -17,7 +17,8 @@ struct client {
     struct list idle;
     struct list busy;
     struct list streams;
-    struct list waiting;  /* requests without a connection */
+    struct list urgent;   /* requests without a connection */
+    struct list waiting;  /* those that are not urgent */
     size_t request_count; /* connections in idle or busy */
     size_t stream_count;
     size_t open; /* not closed yet */
@@ -92,7 +93,7 @@ static void connection_fail(struct client_connection *k) {
     if (r == NULL) return;
     if (may_repeat && !r->was_repeated) {
         r->was_repeated = true;
-        list_move_first(&c->waiting, &r->link);
+        list_move_first(&c->urgent, &r->link);
         client_give_next(c);
         return;
     }
@@ -208,8 +209,10 @@ static void client_give(struct client *c, struct client_request *r) {
 
 /* The request that waits for the longest time gets the connection that has become free. */
 static void client_give_next(struct client *c) {
-    while (!c->is_closing && !list_empty(&c->waiting) && client_has_room(c)) {
-        struct client_request *r = CONTAINER_OF(c->waiting.next, struct client_request, link);
+    while (!c->is_closing && client_has_room(c)) {
+        struct list *line = list_empty(&c->urgent) ? &c->waiting : &c->urgent;
+        if (list_empty(line)) return;
+        struct client_request *r = CONTAINER_OF(line->next, struct client_request, link);
         list_remove(&r->link);
         client_give(c, r);
     }
@@ -301,6 +304,7 @@ struct client *client_new(uv_loop_t *loop, const struct client_options *options)
     list_init(&c->idle);
     list_init(&c->busy);
     list_init(&c->streams);
+    list_init(&c->urgent);
     list_init(&c->waiting);
     return c;
 }
@@ -317,7 +321,7 @@ void client_send(struct client *c, struct client_request *r) {
     if (r->is_stream || client_has_room(c))
         client_give(c, r);
     else
-        list_move_last(&c->waiting, &r->link);
+        list_move_last(r->is_urgent ? &c->urgent : &c->waiting, &r->link);
 }
 
 void client_cancel(struct client *c, struct client_request *r) {

@@ -1,7 +1,7 @@
 /*
  * client: an HTTP/1.1 client for many users on one loop. It keeps a bounded number of connections
- * to one server alive; a request that finds none free waits in order. A stream (server-sent events)
- * has a connection for itself, and their number has its own bound.
+ * to one server alive; a request that finds none free waits in one of two lines, in order. A stream
+ * (server-sent events) has a connection for itself, and their number has its own bound.
  *
  * A request is a struct in the memory of its user. It is written when it gets a connection, so that
  * one that waits costs nothing more. `done` is called once for each request, later and never from
@@ -40,6 +40,7 @@ struct client_connection;
 
 struct client_request {
     bool is_stream;
+    bool is_urgent; /* waits in the first line: the second moves on only when that is empty */
     /* Appends the whole request, head and body. */
     void (*write)(struct client_request *r, struct buf *out);
     /* Of a stream: false ends it, and `done` is called then. */

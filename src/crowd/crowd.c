@@ -250,6 +250,8 @@ static void user_on_answer(struct client_request *r, const struct answer *a) {
 
 enum outcome user_ask(struct user *u, void (*write)(struct client_request *r, struct buf *out)) {
     u->request.is_stream = false;
+    /* Those who have a place would otherwise stand still while a crowd arrives. */
+    u->request.is_urgent = u->state != CROWD_ARRIVING;
     u->request.write = write;
     u->request.done = user_on_answer;
     u->is_asking = true;

@@ -312,6 +312,19 @@ static void requests_beyond_the_limit_wait_in_order(void **state) {
     assert_int_equal(open_peers_most, 2);
 }
 
+static void urgent_requests_do_not_wait_for_the_others(void **state) {
+    (void)state;
+    struct ask all[10];
+    for (int i = 0; i < 10; i++) {
+        all[i] = ask_of("/slow");
+        all[i].request.is_urgent = i >= 8;
+        client_send(client, &all[i].request);
+    }
+    UNTIL(all[8].done > 0 && all[9].done > 0);
+    for (int i = 4; i < 8; i++) assert_int_equal(all[i].done, 0);
+    UNTIL(all[7].done > 0);
+}
+
 static void a_request_is_repeated_when_a_kept_connection_breaks(void **state) {
     (void)state;
     struct ask a = ask_of("/once");
@@ -456,6 +469,7 @@ int main(void) {
         TEST(answers_arrive_whole),
         TEST(a_connection_is_used_again),
         TEST(requests_beyond_the_limit_wait_in_order),
+        TEST(urgent_requests_do_not_wait_for_the_others),
         TEST(a_request_is_repeated_when_a_kept_connection_breaks),
         TEST(what_is_no_answer_fails_once),
         TEST(a_connection_that_answers_unasked_is_not_used_again),

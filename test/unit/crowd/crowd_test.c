@@ -428,7 +428,7 @@ static void a_server_that_fails_is_asked_again_and_not_for_ever(void **state) {
     (void)state;
     struct crowd_numbers n;
     atomic_store(&fix.answer_with, 503);
-    struct crowd *c = start(&probe, 3, 2000, 1500);
+    struct crowd *c = start(&probe, 3, 2000, 4000);
     UNTIL(c, 3, n, n.has_ended);
     assert_int_equal(n.users[CROWD_FAILED] + n.users[CROWD_GAVE_UP], 3);
     assert_true(n.requests > 3);
