@@ -14,7 +14,7 @@
 #define SECTION(member) offsetof(struct section, member)
 
 /* The usual size of each as JSON, without names. */
-#define EVENT_JSON_BYTES 350
+#define EVENT_JSON_BYTES 370
 #define SECTION_JSON_BYTES 140
 
 #define QUEUE_FIELDS                                                                               \
@@ -68,6 +68,7 @@ static const struct json_field event_fields[] = {
     {"createdAt", JSON_KIND_SHOWN, 0, 0, 0, 0, 0},
     {"updatedAt", JSON_KIND_SHOWN, 0, 0, 0, 0, 0},
     {"serverTime", JSON_KIND_SHOWN, 0, 0, 0, 0, 0},
+    {"graceSeconds", JSON_KIND_SHOWN, 0, 0, 0, 0, 0},
     {0},
 };
 
@@ -245,7 +246,10 @@ void event_to_json(struct json_out *j, str key, const struct event *e, enum even
     json_out_time(j, STR("closesAt"), e->closes_at_ms);
     json_out_time(j, STR("startsAt"), e->starts_at_ms);
     json_out_bool(j, STR("autoEnter"), e->auto_enter);
-    if (admin) queue_rules_to_json(j, STR("queue"), &e->queue);
+    if (admin)
+        queue_rules_to_json(j, STR("queue"), &e->queue);
+    else
+        json_out_i64(j, STR("graceSeconds"), e->queue.grace_s);
     json_out_i64(j, STR("holdSeconds"), e->hold_s);
     json_out_i64(j, STR("maxPerUser"), e->max_per_user);
     json_out_i64(j, STR("reholdSeconds"), e->rehold_s);

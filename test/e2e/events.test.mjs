@@ -155,7 +155,7 @@ describe('one event', () => {
     const open = (await get('SEEN/1')).json;
     const admin = await adminGet('SEEN/1');
     const { queue, version, createdAt, updatedAt, ...shared } = lasting(admin);
-    assert.deepEqual(lasting(open), { ...shared, confirmBy: 'user' });
+    assert.deepEqual(lasting(open), { ...shared, confirmBy: 'user', graceSeconds: queue.graceSeconds });
     assert.ok(queue && version && createdAt && updatedAt);
     assertProblem(await get('SEEN/2'), 404, 'event_not_found');
     assertProblem(await server.admin('GET', '/admin/events/SEEN/2'), 404, 'event_not_found');
