@@ -9,10 +9,24 @@ import { createRequire } from 'node:module';
 import path from 'node:path';
 import { chromium } from 'playwright-core';
 
+import { isCluster } from '../../e2e/support/server.mjs';
+
 const UNTIL_MS = 60000;
 const AXE = fs.readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const REFUSAL = /^Failed to load resource: the server responded with a status of (401|403|404|409|410|429|503)/;
 const LOST = /^Failed to load resource: net::ERR_(CONNECTION_REFUSED|CONNECTION_RESET|EMPTY_RESPONSE|INCOMPLETE_CHUNKED_ENCODING|INTERNET_DISCONNECTED)/;
+
+const LANG = new URL('../../../web/lang/', import.meta.url);
+
+// The texts of the pages: say('seats.holdBest', { count: 2 }), with the form KEY.one for one.
+export function speaker(language) {
+  const texts = JSON.parse(fs.readFileSync(new URL(`${language}.json`, LANG), 'utf8'));
+  return (key, values = {}) => {
+    const template = (values.count === 1 && language === 'en' && texts[`${key}.one`]) || texts[key];
+    assert.ok(template, `there is no text ${key}`);
+    return template.replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
+  };
+}
 
 export const PHONE = { width: 390, height: 844 };
 export const DESKTOP = { width: 1280, height: 900 };
@@ -46,16 +60,28 @@ export async function visit(browser, url, { language = 'en', size = DESKTOP, los
   return visitor;
 }
 
-// No violation that axe calls serious or critical, in light and in dark.
+// No violation that axe calls serious or critical, in light and in dark. On a cluster the pages are the
+// same, so looking at them again would only cost time.
 export async function assertAccessible(page, where, { schemes = ['light', 'dark'] } = {}) {
+  if (isCluster) return;
   for (const colorScheme of schemes) {
     await page.emulateMedia({ colorScheme });
-    await page.evaluate(AXE);
+    if (!(await page.evaluate(() => 'axe' in window))) await page.evaluate(AXE);
     const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
     const serious = violations.filter(({ impact }) => impact === 'serious' || impact === 'critical');
     const shown = serious.map(({ id, nodes }) => `${id}: ${nodes.map(({ html, failureSummary }) => `${html}\n${failureSummary}`).join('\n')}`);
     assert.deepEqual(shown, [], `${where}, ${colorScheme}`);
   }
+}
+
+// The map of seats is a canvas. A seat's middle in it, as seats.js lays them out while all are shown:
+// `columns` seats in a row.
+export async function seatPoint(page, seat, columns, rows) {
+  const box = await page.locator('canvas').boundingBox();
+  const side = Math.min((box.width - 16) / columns, (box.height - 16) / rows, 38.4);
+  const left = (box.width - columns * side) / 2;
+  const top = (box.height - rows * side) / 2;
+  return { x: left + (((seat - 1) % columns) + 0.5) * side, y: top + (Math.floor((seat - 1) / columns) + 0.5) * side };
 }
 
 // Nothing is wider than the page, so there is no scrolling to the side.
