@@ -340,9 +340,8 @@ static void hold_take_refused(struct hold *h) {
 /* ---- step: claim in the hot store, write, settle ---- */
 
 static void hold_claim_seats(struct hold *h) {
-    int64_t began_ns = clock_steady_ns();
+    h->claiming.began_ns = clock_steady_ns();
     hold_ask_hot(h, h->named, hold_submit_claim, hold_on_claimed);
-    observe(HISTOGRAM_SLOT_CLAIM_SECONDS, (uint64_t)(clock_steady_ns() - began_ns));
 }
 
 /* Part of the claim's atomic step. The claim may be an earlier one with the same key, which is not
@@ -359,6 +358,7 @@ static enum err hold_submit_claim(struct claim_op *c) {
 static void hold_on_claimed(struct claim_op *c) {
     struct hold *h = CONTAINER_OF(c, struct hold, claiming.op);
     bool is_there = c->outcome == CLAIM_DONE || c->outcome == CLAIM_THERE;
+    observe(HISTOGRAM_SLOT_CLAIM_SECONDS, (uint64_t)(clock_steady_ns() - h->claiming.began_ns));
     if (c->op.result == ERR_OK && is_there && c->reservation.pending)
         return; /* it is submitted: hold_on_claim_written goes on */
     if (c->op.result == ERR_OK && (is_there || c->outcome == CLAIM_KEY_REUSED))

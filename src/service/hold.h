@@ -75,6 +75,7 @@ struct hold {
     } choosing;
     struct { /* seats that the hot store gives */
         struct claim_op op;
+        int64_t began_ns;
         struct claim_settle_op settle;
         bool kept;
         bool live;

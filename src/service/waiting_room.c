@@ -37,13 +37,12 @@ static void waiting_room_observe_since(enum histogram h, int64_t began_ns) {
 /* ---- enter ---- */
 
 static void waiting_room_try_enter(struct place_enter *e) {
-    int64_t began_ns = clock_steady_ns();
+    e->began_ns = clock_steady_ns();
     e->tries++;
     e->enter.op.now_ms = clock_wall_ms();
     e->enter.submit = waiting_room_submit_enter;
     e->enter.done = waiting_room_on_entered;
     queues_enter(e->room->queues, &e->enter);
-    waiting_room_observe_since(HISTOGRAM_QUEUE_ENTER_SECONDS, began_ns);
 }
 
 void waiting_room_enter(struct waiting_room *w, struct place_enter *e) {
@@ -75,6 +74,7 @@ static enum err waiting_room_submit_enter(struct enter_op *op) {
 static void waiting_room_on_entered(struct enter_op *op) {
     struct place_enter *e = CONTAINER_OF(op, struct place_enter, enter);
     bool is_there = op->outcome == ENTER_TAKEN || op->outcome == ENTER_THERE;
+    waiting_room_observe_since(HISTOGRAM_QUEUE_ENTER_SECONDS, e->began_ns);
     if (op->op.result == ERR_OK && is_there && op->place.pending)
         return; /* the record comes back */
     if (op->op.result == ERR_OK && op->outcome == ENTER_FULL) count(COUNT_QUEUE_REJECTIONS, 1);
@@ -127,8 +127,7 @@ static void waiting_room_on_enter_settled(struct settle_op *s) {
 void waiting_room_look(struct waiting_room *w, struct place_look *l) {
     /* A look takes hardly longer than reading the clock twice, so few are timed. */
     static _Thread_local unsigned looks;
-    bool is_timed = looks++ % LOOKS_PER_TIMED == 0;
-    int64_t began_ns = is_timed ? clock_steady_ns() : 0;
+    l->began_ns = looks++ % LOOKS_PER_TIMED == 0 ? clock_steady_ns() : 0;
     l->room = w;
     l->degraded = false;
     l->look.op.now_ms = clock_wall_ms();
@@ -137,7 +136,6 @@ void waiting_room_look(struct waiting_room *w, struct place_look *l) {
     l->look.user = l->user;
     l->look.done = waiting_room_on_looked;
     queues_look(w->queues, &l->look);
-    if (is_timed) waiting_room_observe_since(HISTOGRAM_QUEUE_LOOK_SECONDS, began_ns);
 }
 
 /* Whether the place is that of the token's user. Of a place that has ended, the user may be unknown
@@ -170,6 +168,7 @@ static void waiting_room_look_degraded(struct place_look *l) {
 
 static void waiting_room_on_looked(struct look_op *op) {
     struct place_look *l = CONTAINER_OF(op, struct place_look, look);
+    if (l->began_ns != 0) waiting_room_observe_since(HISTOGRAM_QUEUE_LOOK_SECONDS, l->began_ns);
     if (l->room->degraded_reads != NULL && hot_is_lost(op->op.result)) {
         waiting_room_look_degraded(l);
         return;
@@ -417,7 +416,8 @@ struct admission {
     struct waiting_room *room;
     admission_done *done;
     void *to;
-    bool is_tick; /* else it finishes an admission that was pending for too long */
+    bool is_tick;     /* else it finishes an admission that was pending for too long */
+    int64_t began_ns; /* of the tick */
     struct entry_change entries[ADMIT_MAX];
     uint64_t seqs[ADMIT_MAX];
     bool kept[ADMIT_MAX];
@@ -452,12 +452,11 @@ static struct admission *waiting_room_new_admission(struct waiting_room *w, int6
 }
 
 void waiting_room_tick(struct waiting_room *w, int64_t event_key, admission_done *done, void *to) {
-    int64_t began_ns = clock_steady_ns();
     struct admission *a = waiting_room_new_admission(w, event_key, done, to);
     a->is_tick = true;
+    a->began_ns = clock_steady_ns();
     atomic_fetch_add(&w->ticking, 1);
     queues_admit(w->queues, &a->admit);
-    waiting_room_observe_since(HISTOGRAM_QUEUE_ADMIT_SECONDS, began_ns);
 }
 
 void waiting_room_finish_admission(struct waiting_room *w, const struct overdue_op *o,
@@ -488,6 +487,7 @@ static enum err waiting_room_submit_admission(struct admit_op *op) {
 
 static void waiting_room_on_admitted(struct admit_op *op) {
     struct admission *a = CONTAINER_OF(op, struct admission, admit);
+    waiting_room_observe_since(HISTOGRAM_QUEUE_ADMIT_SECONDS, a->began_ns);
     if (op->op.result == ERR_OK && op->count > 0) return; /* the record comes back */
     waiting_room_end_admission(a, op->op.result, 0);
 }

@@ -56,6 +56,7 @@ struct place_enter {
     uint64_t seq;
     bool kept;
     int tries;
+    int64_t began_ns; /* of the try */
 };
 void waiting_room_enter(struct waiting_room *w, struct place_enter *e);
 
@@ -78,6 +79,7 @@ struct place_look {
 
     /* Private. */
     struct waiting_room *room;
+    int64_t began_ns; /* 0: it is not timed */
     union {
         struct ledger_entry_get get;
         struct degraded_look degraded_reads;
