@@ -1,10 +1,6 @@
 /*
- * rankings_live: streams of the ranking boards. Each worker has the streams of its own connections,
- * by board. While a board has watchers, it is read and rendered once a second; watchers that have
- * not been sent this version are sent it, each at most once a second.
- *
- * A slow watcher delays no other: it is sent the version that is current when it is due. While the
- * store can't be asked, the streams stay open and send nothing.
+ * rankings_live: streams of the ranking boards: one watch (api/watch.h) for each board. An event is
+ * sent when the board has changed; the time in it alone is no change.
  */
 #ifndef ADMITONE_API_RANKINGS_LIVE_H
 #define ADMITONE_API_RANKINGS_LIVE_H
