@@ -81,8 +81,7 @@ enum hot_state {
 /* The store's counts of one event. */
 struct event_counts {
     int64_t event_key;
-    uint64_t waiting;
-    uint64_t active;
+    struct queue_counts queue;
     const struct section_counts *sections;
     size_t section_count;
 };

@@ -76,16 +76,28 @@ static void event_view_on_queue(struct look_op *look) {
     event_views_answered(CONTAINER_OF(look, struct event_view, queue)->of);
 }
 
+struct seat_counts event_seats(const struct event *e) {
+    struct seat_counts seats = {0};
+    for (size_t i = 0; i < e->section_count; i++) {
+        const struct section *s = &e->sections[i];
+        seats.available += (uint32_t)section_available(s);
+        seats.held += (uint32_t)s->held;
+        seats.confirmed += (uint32_t)s->confirmed;
+    }
+    return seats;
+}
+
 static void event_views_on_snapshot(struct snapshot_read *r, enum err result) {
     struct event_views *v = CONTAINER_OF(r, struct event_views, read);
     snapshot_lock(v->snapshot);
     for (struct event_view *view = v->first; view != NULL; view = view->next) {
         const struct snapshot_row *row = snapshot_find(v->snapshot, view->event->key);
         view->queue.op.result = result;
-        if (row == NULL) continue;
-        event_view_take_seats(view->event, row->sections, row->section_count);
-        view->queue.counts.waiting = row->waiting;
-        view->queue.counts.active = row->active;
+        if (row != NULL) {
+            event_view_take_seats(view->event, row->sections, row->section_count);
+            view->queue.counts = row->queue;
+        }
+        view->queue.seats = event_seats(view->event);
     }
     snapshot_unlock(v->snapshot);
     v->done(v, result);

@@ -13,8 +13,8 @@
 struct event_view {
     struct event_view *next;
     struct event *event; /* a copy; `held` and `confirmed` of its sections are counted now */
-    /* With `queues`: op.result is OK if the queue could be counted; then counts, and the state.
-     * From a snapshot: only how many wait and are active. */
+    /* With `queues`: op.result is OK if the queue could be counted; then its counts, seats and
+     * state. From a snapshot: no state; unless the result is OK, the counts are the last known. */
     struct look_op queue;
 
     /* Below: private. */
@@ -39,6 +39,9 @@ struct event_views {
     struct snapshot *snapshot;
     struct snapshot_read read;
 };
+
+/* The seats of all sections, as the event has them. */
+struct seat_counts event_seats(const struct event *e);
 
 /* While the catalogue is locked. */
 void event_views_add(struct event_views *v, struct arena *a, const struct event *e);

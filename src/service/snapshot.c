@@ -43,8 +43,7 @@ static void snapshot_on_event(struct event_counts_op *c, const struct event_coun
     size_t bytes = e->section_count * sizeof *e->sections;
     struct snapshot_row *row = mem_new(sizeof *row + bytes);
     row->event_key = e->event_key;
-    row->waiting = e->waiting;
-    row->active = e->active;
+    row->queue = e->queue;
     row->section_count = e->section_count;
     if (bytes > 0) memcpy(row->sections, e->sections, bytes);
     snapshot_lock(s);

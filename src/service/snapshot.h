@@ -1,5 +1,5 @@
 /*
- * snapshot: counts of waiting and active users and of seats, of every event, where several nodes
+ * snapshot: the counts of the queue and of the seats of every event, where several nodes
  * share the hot store: for lists and metrics, which would otherwise ask the store event by event.
  * It is at most SNAPSHOT_MS old when it is shown. One refresh serves all requests until then, and
  * asks only for events that may have changed since the last one. An event without a row has just
@@ -21,8 +21,7 @@
 
 struct snapshot_row {
     int64_t event_key;
-    uint64_t waiting;
-    uint64_t active;
+    struct queue_counts queue;
     size_t section_count;
     struct section_counts sections[];
 };

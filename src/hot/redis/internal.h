@@ -143,6 +143,8 @@ void redis_look(struct queues *q, struct look_op *op);
 #define SEATS_KEYS 5
 #define SECTION_KEYS 5
 void seats_add_keys(struct call *c, const struct section_set *sections);
+/* Waiting, active, the counts of lua/common.lua and the rate: the first values of the array. */
+struct queue_counts redis_read_queue_counts(const redisReply *r);
 /* Available, held and confirmed seats: three numbers of the array, from there on. */
 struct seat_counts redis_read_seat_counts(const redisReply *r, size_t at);
 /* "KEY:reservation", as in claim:{T:ID}:pending. */

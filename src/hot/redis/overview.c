@@ -120,7 +120,7 @@ static void count_field_add(struct section_counts *c, const struct count_field *
 
 static void counts_report_event(struct event_counts_op *op, const struct redis_event *e,
                                 const redisReply *r) {
-    const redisReply *counts = reply_at(r, 2);
+    const redisReply *counts = reply_at(r, 11);
     if (counts == NULL) return; /* it was removed */
     struct count_field *fields = mem_new((counts->elements / 2 + 1) * sizeof *fields);
     size_t field_count = 0;
@@ -137,8 +137,7 @@ static void counts_report_event(struct event_counts_op *op, const struct redis_e
         count_field_add(&sections[section_count - 1], &fields[i]);
     }
     op->event(op, &(struct event_counts){.event_key = e->key,
-                                         .waiting = reply_u64(reply_at(r, 0)),
-                                         .active = reply_u64(reply_at(r, 1)),
+                                         .queue = redis_read_queue_counts(r),
                                          .sections = sections,
                                          .section_count = section_count});
     mem_free(sections);

@@ -50,9 +50,9 @@ static void look_part_end(struct look_progress *l, enum err result, uint32_t epo
     op->done(op);
 }
 
-static void look_read_counts(const redisReply *r, struct look_op *op) {
+struct queue_counts redis_read_queue_counts(const redisReply *r) {
     const redisReply *rate = reply_at(r, 10);
-    op->counts = (struct queue_counts){
+    return (struct queue_counts){
         .waiting = reply_u64(reply_at(r, 0)),
         .active = reply_u64(reply_at(r, 1)),
         .entered = reply_u64(reply_at(r, 2)),
@@ -65,6 +65,10 @@ static void look_read_counts(const redisReply *r, struct look_op *op) {
         .waited_ms_max = reply_u64(reply_at(r, 9)),
         .rate = reply_str(rate).len == 0 ? 0 : strtod(rate->str, NULL),
     };
+}
+
+static void look_read_counts(const redisReply *r, struct look_op *op) {
+    op->counts = redis_read_queue_counts(r);
     int state = word_index(event_state_words, reply_str(reply_at(r, 11)));
     op->state = state < 0 ? EVENT_CLOSED : (enum event_state)state;
     op->seats = redis_read_seat_counts(reply_at(r, 12), 0);

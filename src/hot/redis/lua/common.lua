@@ -20,7 +20,7 @@
 --   admitone:{hot}:buyers   HASH   user → the events T:ID in which the user has live reservations,
 --                                  with blanks in between
 
-local VERSION = '8'
+local VERSION = '9'
 
 local TICKS = 'admitone:{hot}:ticks'
 local TICKED = 'admitone:{hot}:ticked'
@@ -184,18 +184,31 @@ register('ticked', function(keys, args)
   return tags
 end, NO_WRITES)
 
+-- The counts of an event in its meta, since it was created.
+local COUNTS = {
+  'entered', 'rejected', 'admitted', 'completed', 'left', 'expired', 'waited_ms', 'waited_ms_max',
+}
+
+-- Waiting, active, the counts and the rate of the event with these keys; then the fields of
+-- section:…:counts.
+local function counts_of(meta_key, waiting_key, active_key, section_key)
+  local counts = redis.call('HMGET', meta_key, 'rate', unpack(COUNTS))
+  local reply = { redis.call('ZCARD', waiting_key), redis.call('ZCARD', active_key) }
+  for i = 2, #counts do reply[#reply + 1] = tonumber(counts[i]) or 0 end
+  reply[#reply + 1] = counts[1] or '0'
+  reply[#reply + 1] = redis.call('HGETALL', section_key)
+  return reply
+end
+
 -- Keys: of each event meta, queue:…:waiting, queue:…:active, section:…:counts; the time, and each
--- event's key → for each the waiting and the active entries, and the fields of section:…:counts;
--- nothing for an event that is not there.
+-- event's key → for each what counts_of says; nothing for an event that is not there.
 register('event_counts', function(keys, args)
   local reply = {}
   for i = 3, #args do
     local at = (i - 3) * 4
     local refusal = refused(keys[at + 1], args[1], args[i])
-    reply[#reply + 1] = refusal and {} or {
-      redis.call('ZCARD', keys[at + 2]), redis.call('ZCARD', keys[at + 3]),
-      redis.call('HGETALL', keys[at + 4]),
-    }
+    reply[#reply + 1] = refusal and {}
+      or counts_of(keys[at + 1], keys[at + 2], keys[at + 3], keys[at + 4])
   end
   return reply
 end, NO_WRITES)

@@ -738,10 +738,6 @@ end, ALLOW_OOM)
 
 -- ---- looking at many ----
 
-local COUNTS = {
-  'entered', 'rejected', 'admitted', 'completed', 'left', 'expired', 'waited_ms', 'waited_ms_max',
-}
-
 -- Of a waiting entry only status, position and estimate. Wanted: "s" records that the user is
 -- there, "u" returns the user's id, after the place and whether it is reserving.
 local function read_place(r, seq, wanted)
