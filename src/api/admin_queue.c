@@ -29,22 +29,6 @@ struct queue_request {
 
 /* ---- the answer ---- */
 
-/* Renders the counts of the hot store. */
-static void render_counts(struct json_out *j, const struct queue_counts *c) {
-    json_out_i64(j, STR("waiting"), (int64_t)c->waiting);
-    json_out_i64(j, STR("active"), (int64_t)c->active);
-    json_out_i64(j, STR("entered"), (int64_t)c->entered);
-    json_out_i64(j, STR("admitted"), (int64_t)c->admitted);
-    json_out_i64(j, STR("completed"), (int64_t)c->completed);
-    json_out_i64(j, STR("left"), (int64_t)c->left);
-    json_out_i64(j, STR("expired"), (int64_t)c->expired);
-    json_out_i64(j, STR("rejected"), (int64_t)c->rejected);
-    json_out_f64(j, STR("admissionsPerSecond"), c->rate);
-    json_out_f64(j, STR("avgWaitSeconds"),
-                 c->admitted == 0 ? 0 : (double)c->waited_ms / 1000 / (double)c->admitted);
-    json_out_f64(j, STR("maxWaitSeconds"), (double)c->waited_ms_max / 1000);
-}
-
 /* A change is durable by now: if the hot store can't be asked, there are no numbers to show. */
 static void queue_request_render(struct json_out *j, const struct event_view *view,
                                  const struct queue_request *q) {
@@ -65,7 +49,7 @@ static void queue_request_render(struct json_out *j, const struct event_view *vi
     queue_rules_to_json(j, STR("queue"), &e->queue);
     notice_to_json(j, e->notice);
     if (is_counted)
-        render_counts(j, &queue->counts);
+        queue_counts_to_json(j, &queue->counts);
     else
         json_out_bool(j, STR("degraded"), true);
     json_out_i64(j, STR("version"), e->version);

@@ -18,6 +18,7 @@
 #include "service/rebuilder.h"
 #include "service/requests.h"
 #include "service/snapshot.h"
+#include "service/stats.h"
 
 #define ROUTE_CAPTURES_MAX 4
 
@@ -45,6 +46,7 @@ struct api {
     struct boards *boards;                 /* NULL: rankings are off */
     struct rebuilder *rebuilder;           /* NULL: the hot store is this process's own */
     struct snapshot *snapshot;             /* likewise */
+    struct stats stats;
     struct fact_publisher *fact_publisher; /* NULL: facts are not published */
     struct pages *pages;
     struct api_worker *workers;
@@ -72,6 +74,7 @@ struct api {
 
 struct live;
 struct rankings_live;
+struct stats_live;
 struct request_live;
 struct token_box;
 struct jwt_box;
@@ -85,6 +88,7 @@ struct api_worker {
     struct jwt_box *confirmations;       /* verifies the shop's; NULL without shop.key_file */
     struct live *live;                   /* its streams; freed by the code that created them */
     struct rankings_live *rankings_live; /* likewise */
+    struct stats_live *stats_live;       /* likewise */
     struct request_live *request_live;   /* likewise */
     struct lock_client lock_client;      /* its reservations; likewise */
     struct requests_worker requests;     /* likewise */
@@ -136,6 +140,7 @@ api_handler page_get_home, page_get_event, page_get_admin;               /* page
 api_handler page_get_asset, page_post_event;                             /* pages.c */
 api_handler admin_simulator_get, admin_simulator_post;                   /* simulator.c */
 api_handler admin_simulator_patch, admin_simulator_delete;               /* simulator.c */
+api_handler admin_stats, admin_stats_stream;                             /* stats.c */
 api_handler system_health, system_ready, system_metrics, system_openapi; /* system.c */
 
 /* Whether cors.origins contains the origin. */

@@ -223,6 +223,21 @@ void queue_rules_to_json(struct json_out *j, str key, const struct queue_rules *
     json_out_object_end(j);
 }
 
+void queue_counts_to_json(struct json_out *j, const struct queue_counts *c) {
+    json_out_i64(j, STR("waiting"), (int64_t)c->waiting);
+    json_out_i64(j, STR("active"), (int64_t)c->active);
+    json_out_i64(j, STR("entered"), (int64_t)c->entered);
+    json_out_i64(j, STR("admitted"), (int64_t)c->admitted);
+    json_out_i64(j, STR("completed"), (int64_t)c->completed);
+    json_out_i64(j, STR("left"), (int64_t)c->left);
+    json_out_i64(j, STR("expired"), (int64_t)c->expired);
+    json_out_i64(j, STR("rejected"), (int64_t)c->rejected);
+    json_out_f64(j, STR("admissionsPerSecond"), c->rate);
+    json_out_f64(j, STR("avgWaitSeconds"),
+                 c->admitted == 0 ? 0 : (double)c->waited_ms / 1000 / (double)c->admitted);
+    json_out_f64(j, STR("maxWaitSeconds"), (double)c->waited_ms_max / 1000);
+}
+
 /* An admin sees the setting, which is null if it is not set; others see what it means. */
 static void confirm_by_to_json(struct json_out *j, const struct event *e, bool admin,
                                const struct api *api) {

@@ -24,6 +24,9 @@ bool section_patch_json(struct section *s, const json_t *body, struct json_probl
 bool queue_patch_json(struct event **e, const json_t *body, struct json_problem *problem);
 void queue_rules_to_json(struct json_out *j, str key, const struct queue_rules *q);
 
+/* Members with the counts of a queue, for an object that is open. */
+void queue_counts_to_json(struct json_out *j, const struct queue_counts *c);
+
 enum event_json_kind {
     EVENT_JSON_LISTED, /* the public fields without the texts */
     EVENT_JSON_PUBLIC,

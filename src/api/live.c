@@ -2,6 +2,8 @@
 #include "api/live.h"
 
 #include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "api/queue_answer.h"
@@ -73,7 +75,7 @@ struct event_subscribers {
     uint32_t notice_number; /* grows with each change of the notice */
     struct list due[REACHES];
     struct map by_seq; /* an entry's number → its newest subscriber */
-    size_t count;
+    _Atomic size_t count;
     size_t batches;         /* under way; also the first looks of streams */
     uint64_t announcements; /* so far */
 };
@@ -99,6 +101,8 @@ struct live {
     struct worker *worker;
     size_t index; /* among api->workers */
     struct list events;
+    pthread_mutex_t lock;
+    struct map by_event; /* written under lock: an event's key → event_subscribers */
     struct ticker ticker;
     struct buf text; /* of the event being written */
     uint64_t jitter;
@@ -109,11 +113,7 @@ struct live {
 /* ---- subscribers ---- */
 
 static struct event_subscribers *event_subscribers_find(struct live *l, int64_t event_key) {
-    for (struct list *at = l->events.next; at != &l->events; at = at->next) {
-        struct event_subscribers *es = CONTAINER_OF(at, struct event_subscribers, link);
-        if (es->event_key == event_key) return es;
-    }
-    return NULL;
+    return map_get(&l->by_event, map_key(&event_key));
 }
 
 static struct event_subscribers *event_subscribers_for(struct live *l,
@@ -130,12 +130,18 @@ static struct event_subscribers *event_subscribers_for(struct live *l,
     for (size_t r = 0; r < REACHES; r++) list_init(&es->due[r]);
     list_init(&es->link);
     list_move_last(&l->events, &es->link);
+    pthread_mutex_lock(&l->lock);
+    map_put(&l->by_event, map_key(&es->event_key), es);
+    pthread_mutex_unlock(&l->lock);
     return es;
 }
 
 static void event_subscribers_maybe_free(struct event_subscribers *es) {
     if (es->count > 0 || es->batches > 0) return;
     list_remove(&es->link);
+    pthread_mutex_lock(&es->live->lock);
+    map_remove(&es->live->by_event, map_key(&es->event_key));
+    pthread_mutex_unlock(&es->live->lock);
     map_deinit(&es->by_seq);
     buf_deinit(&es->notice);
     mem_free(es);
@@ -511,6 +517,20 @@ void live_announce(void *to, int64_t event_key, const uint64_t *seqs, size_t cou
     }
 }
 
+/* ---- counting ---- */
+
+size_t live_streams(struct api *api, int64_t event_key) {
+    size_t streams = 0;
+    for (size_t i = 0; i < api->worker_count; i++) {
+        struct live *l = api->workers[i].live;
+        pthread_mutex_lock(&l->lock);
+        struct event_subscribers *es = event_subscribers_find(l, event_key);
+        if (es != NULL) streams += atomic_load(&es->count);
+        pthread_mutex_unlock(&l->lock);
+    }
+    return streams;
+}
+
 /* ---- subscribing ---- */
 
 /* Whether the client knows how its place ended: then no event will follow. */
@@ -624,6 +644,8 @@ struct live *live_new(struct api *api, struct worker *w, size_t index) {
     l->index = index;
     l->jitter = (uint64_t)clock_steady_ns() + index;
     list_init(&l->events);
+    pthread_mutex_init(&l->lock, NULL);
+    map_init(&l->by_event);
     ticker_init(&l->ticker, &w->loop, live_on_tick, l);
     return l;
 }
@@ -635,6 +657,8 @@ void live_close(struct live *l) {
 
 void live_free(struct live *l) {
     assert(list_empty(&l->events));
+    map_deinit(&l->by_event);
+    pthread_mutex_destroy(&l->lock);
     buf_deinit(&l->text);
     mem_free(l);
 }

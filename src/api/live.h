@@ -24,6 +24,9 @@ void live_free(struct live *l);
  * the api; on any worker. For struct waiting_room. */
 void live_announce(void *to, int64_t event_key, const uint64_t *seqs, size_t count);
 
+/* How many streams of places in the queue of that event this process has. From any thread. */
+size_t live_streams(struct api *api, int64_t event_key);
+
 /* In how many milliseconds a client whose stream ends connects again: a random time, so that
  * clients that were disconnected together don't return together. On the worker's thread. */
 int64_t live_retry_ms(struct live *l);

@@ -5,6 +5,7 @@
 #include "base/json_out.h"
 #include "base/list.h"
 #include "base/metrics.h"
+#include "net/stream.h"
 #include "service/event_views.h"
 #include "service/health.h"
 #include "service/reservation_metrics.h"
@@ -24,10 +25,6 @@ void system_health(struct api *api, struct exchange *x, const str *captures) {
     reply_send(x, STR("application/json"));
 }
 
-#define HOT_WORD(symbol, word, meaning) [HOT_STATE_##symbol] = (word),
-static const char *const hot_words[] = {HOT_STATE_MAP(HOT_WORD)};
-#undef HOT_WORD
-
 /* Ready: new work may be sent here. A balancer takes a node out while this is 503. */
 void system_ready(struct api *api, struct exchange *x, const str *captures) {
     (void)captures;
@@ -41,11 +38,8 @@ void system_ready(struct api *api, struct exchange *x, const str *captures) {
     json_out_init(&j, reply_start(x, ready ? 200 : 503));
     json_out_object(&j, STR(""));
     json_out_bool(&j, STR("ready"), ready);
-    json_out_str(&j, STR("ledger"),
-                 h.ledger.writable    ? STR("ok")
-                 : h.ledger.read_only ? STR("readonly")
-                                      : STR("failing"));
-    json_out_str(&j, STR("hot"), h.is_recovering ? STR("recovering") : str_of(hot_words[h.hot]));
+    json_out_str(&j, STR("ledger"), health_ledger_word(&h));
+    json_out_str(&j, STR("hot"), health_hot_word(&h));
     json_out_str(&j, STR("events"), h.events_are_late ? STR("behind") : STR("ok"));
     /* Every node sees the same Kafka, and everything but asynchronous requests goes on without it.
      */
@@ -68,20 +62,17 @@ static void gauge_hot_state(struct buf *out, enum hot_state now) {
     metrics_head(out, name, "gauge", "1 for the state that the hot store is in");
     for (int state = 0; state < HOT_STATES; state++) {
         char label[32];
-        snprintf(label, sizeof label, "state=\"%s\"", hot_words[state]);
+        snprintf(label, sizeof label, "state=\"%s\"", hot_state_words[state].at);
         metrics_value(out, name, label, (enum hot_state)state == now);
     }
 }
 
-/* `in_ledger`: undecided requests, where the ledger counts them. */
-static void gauge_feed(struct buf *out, struct api *api, int64_t in_ledger) {
+static void gauge_feed(struct buf *out, struct api *api, const struct ledger_health *ledger) {
     static const char name[] = "admitone_request_lag";
     struct feed_stats feed;
-    int64_t lag = 0;
     requests_stats(&api->requests, &feed);
-    for (size_t i = 0; i < feed.lag_count; i++) lag += feed.lags[i].lag;
     gauge(out, "admitone_requests_undecided", "Asynchronous requests that are not decided yet",
-          in_ledger > lag ? in_ledger : lag);
+          requests_undecided(&feed, ledger));
     gauge(out, "admitone_requests_in_flight", "Asynchronous requests that this node is deciding",
           feed.in_flight);
     gauge(out, "admitone_feed_available", "1 if asynchronous requests can be accepted",
@@ -205,11 +196,10 @@ static void metrics_on_counted(struct event_views *views, enum err result) {
     gauge_per_section(out, "admitone_seats", "Seats by state", q, metrics_add_seats);
     gauge_per_section(out, "admitone_seat_use_ratio", "Share of the seats that are held or sold", q,
                       add_seat_use);
-    gauge(out, "admitone_sse_streams", "Streams open now",
-          (int64_t)(counter_total(COUNT_SSE_OPENED) - counter_total(COUNT_SSE_CLOSED)));
+    gauge(out, "admitone_sse_streams", "Streams open now", streams_open());
     gauge(out, "admitone_ledger_queue_depth", "Records waiting for their commit",
           health.ledger.queue_depth);
-    gauge_feed(out, api, health.ledger.open_requests);
+    gauge_feed(out, api, &health.ledger);
     gauge(out, "admitone_facts_unpublished_seconds",
           "Age of the oldest fact that this node has still to publish",
           api->fact_publisher == NULL ? 0 : fact_publisher_lag_ms(api->fact_publisher) / 1000);

@@ -7,14 +7,11 @@
 
 #include "base/mem.h"
 
-/* Bucket i holds values below 2^i; the last one everything. */
-#define BUCKETS 26
-
 struct block {
     struct block *next;
     _Atomic uint64_t counters[COUNTERS_MAX];
     struct {
-        _Atomic uint64_t buckets[BUCKETS];
+        _Atomic uint64_t buckets[HISTOGRAM_BUCKETS];
         _Atomic uint64_t sum;
     } histograms[HISTOGRAMS_MAX];
 };
@@ -46,7 +43,7 @@ void count(unsigned counter, uint64_t by) {
 void observe(unsigned histogram, uint64_t value) {
     assert(histogram < HISTOGRAMS_MAX);
     int bucket = value == 0 ? 0 : 64 - __builtin_clzll(value);
-    if (bucket >= BUCKETS) bucket = BUCKETS - 1;
+    if (bucket >= HISTOGRAM_BUCKETS) bucket = HISTOGRAM_BUCKETS - 1;
     metrics_add(&my_block()->histograms[histogram].buckets[bucket], 1);
     metrics_add(&my_block()->histograms[histogram].sum, value);
 }
@@ -57,6 +54,37 @@ uint64_t counter_total(unsigned counter) {
     for (struct block *b = atomic_load(&blocks); b != NULL; b = b->next)
         total += atomic_load_explicit(&b->counters[counter], memory_order_relaxed);
     return total;
+}
+
+void histogram_add_total(unsigned histogram, struct histogram_total *to) {
+    assert(histogram < HISTOGRAMS_MAX);
+    for (struct block *b = atomic_load(&blocks); b != NULL; b = b->next) {
+        for (int i = 0; i < HISTOGRAM_BUCKETS; i++)
+            to->buckets[i] +=
+                atomic_load_explicit(&b->histograms[histogram].buckets[i], memory_order_relaxed);
+        to->sum += atomic_load_explicit(&b->histograms[histogram].sum, memory_order_relaxed);
+    }
+}
+
+uint64_t histogram_count(const struct histogram_total *t) {
+    uint64_t values = 0;
+    for (int i = 0; i < HISTOGRAM_BUCKETS; i++) values += t->buckets[i];
+    return values;
+}
+
+double histogram_quantile(const struct histogram_total *t, double share) {
+    uint64_t values = histogram_count(t);
+    double left = share * (double)values;
+    double from = 0;
+    if (values == 0) return 0;
+    for (int i = 0; i < HISTOGRAM_BUCKETS - 1; i++) {
+        double to = (double)(UINT64_C(1) << i);
+        double here = (double)t->buckets[i];
+        if (here > 0 && here >= left) return from + (to - from) * left / here;
+        left -= here;
+        from = to;
+    }
+    return from;
 }
 
 void metrics_head(struct buf *out, const char *name, const char *type, const char *help) {
@@ -83,28 +111,22 @@ void metrics_ratio(struct buf *out, const char *name, const char *labels, double
 
 void metrics_histogram(struct buf *out, const char *name, const char *labels, double unit,
                        unsigned histogram) {
-    assert(histogram < HISTOGRAMS_MAX);
-    uint64_t buckets[BUCKETS] = {0};
-    uint64_t sum = 0;
-    for (struct block *b = atomic_load(&blocks); b != NULL; b = b->next) {
-        for (int i = 0; i < BUCKETS; i++)
-            buckets[i] +=
-                atomic_load_explicit(&b->histograms[histogram].buckets[i], memory_order_relaxed);
-        sum += atomic_load_explicit(&b->histograms[histogram].sum, memory_order_relaxed);
-    }
+    struct histogram_total total = {0};
+    histogram_add_total(histogram, &total);
+    const uint64_t *buckets = total.buckets;
     const char *comma = labels[0] == '\0' ? "" : ",";
     uint64_t so_far = 0;
-    for (int i = 0; i < BUCKETS - 1; i++) {
+    for (int i = 0; i < HISTOGRAM_BUCKETS - 1; i++) {
         so_far += buckets[i];
         /* Bucket i holds values up to 2^i - 1. */
         buf_addf(out, "%s_bucket{%s%sle=\"%.9g\"} %llu\n", name, labels, comma,
                  unit * (double)((UINT64_C(1) << i) - 1), (unsigned long long)so_far);
     }
-    so_far += buckets[BUCKETS - 1];
+    so_far += buckets[HISTOGRAM_BUCKETS - 1];
     buf_addf(out, "%s_bucket{%s%sle=\"+Inf\"} %llu\n", name, labels, comma,
              (unsigned long long)so_far);
     add_series(out, name, "_sum", labels);
-    buf_addf(out, " %.15g\n", unit * (double)sum);
+    buf_addf(out, " %.15g\n", unit * (double)total.sum);
     add_series(out, name, "_count", labels);
     buf_addf(out, " %llu\n", (unsigned long long)so_far);
 }

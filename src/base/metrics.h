@@ -160,6 +160,21 @@ void observe(unsigned histogram, uint64_t value);
 
 /* Over all threads, those that have ended included. */
 uint64_t counter_total(unsigned counter);
+
+/* Bucket i holds values below 2^i that the one before it does not; the last one all the rest. */
+#define HISTOGRAM_BUCKETS 32
+struct histogram_total {
+    uint64_t buckets[HISTOGRAM_BUCKETS];
+    uint64_t sum;
+};
+/* Adds what the histogram has counted so far, over all threads. Histograms of one unit may be added
+ * up; and two totals of different times subtracted, bucket by bucket. */
+void histogram_add_total(unsigned histogram, struct histogram_total *to);
+uint64_t histogram_count(const struct histogram_total *t);
+/* The value that this share of all values (0 to 1) is not above, in the histogram's own unit: an
+ * estimate, as if values were spread evenly over their bucket. 0: there are no values. */
+double histogram_quantile(const struct histogram_total *t, double share);
+
 /* The rows of the tables, in the Prometheus text format. */
 void metrics_render(struct buf *out);
 

@@ -15,6 +15,7 @@
 #include "api/rankings_live.h"
 #include "api/request_live.h"
 #include "api/simulator.h"
+#include "api/stats.h"
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -132,6 +133,7 @@ static void on_drain(struct task *task) {
     request_live_close(sw->server->api.workers[sw->index].request_live);
     live_close(sw->server->api.workers[sw->index].live);
     rankings_live_close(sw->server->api.workers[sw->index].rankings_live);
+    stats_live_close(sw->server->api.workers[sw->index].stats_live);
     net_worker_drain(sw->net, false, on_drained_here, sw);
     /* After that, so that these answers close their connections. */
     fact_feed_drain(&sw->server->api.workers[sw->index].facts);
@@ -156,6 +158,7 @@ static void on_settle_timer(uv_timer_t *timer) {
     struct server *s = timer->data;
     if (requests_is_busy(&s->api.requests)) return; /* the first: its ends begin others */
     if (waiting_room_is_busy(&s->api.room) || reservations_is_busy(&s->api.reservations)) return;
+    if (stats_is_busy(&s->api.stats)) return;
     if (shares(s) && nodes_are_busy(&s->nodes)) return;
     if (ranks(s) && rankings_is_busy(&s->rankings)) return;
     for (size_t i = 0; i < s->worker_count; i++)
@@ -444,7 +447,10 @@ static void fill_api(struct server *s) {
     api->trusted_proxies = net.trusted_proxies;
     networks_parse(str_of(set->limits_exempt), &api->limits_exempt);
     api->net = net_new(&net);
+    api->stats = (struct stats){.events = &api->events, .render = stats_render, .to = api};
+    stats_init(&api->stats);
     if (shares(s)) nodes_init(&s->nodes, api, s->fact_sink, set);
+    api->stats.snapshot = api->snapshot;
 }
 
 /* One socket per worker on the address, each handed to its worker. */
@@ -497,6 +503,7 @@ static bool make_worker(struct server *s, size_t index, struct buf *why) {
     }
     aw->live = live_new(&s->api, &sw->worker, index);
     aw->rankings_live = rankings_live_new(&s->api, &sw->worker, index);
+    aw->stats_live = stats_live_new(&s->api, &sw->worker, index);
     aw->lock_client =
         (struct lock_client){.locks = s->hot.locks, .lease_ms = s->settings.lock_lease_ms};
     lock_client_init(&aw->lock_client, &sw->worker.loop);
@@ -681,6 +688,7 @@ static void run_until_stopped(struct server *s) {
         net_worker_free(s->workers[i].net);
         admission_deinit(&s->workers[i].admission);
         rankings_live_free(s->api.workers[i].rankings_live);
+        stats_live_free(s->api.workers[i].stats_live);
         request_live_free(s->api.workers[i].request_live);
         live_free(s->api.workers[i].live);
         api_worker_deinit(&s->api.workers[i]);
@@ -696,6 +704,7 @@ static void run_until_stopped(struct server *s) {
     if (ranks(s)) rankings_deinit(&s->rankings);
     reservations_deinit(&s->api.reservations);
     waiting_room_deinit(&s->api.room);
+    stats_deinit(&s->api.stats);
     if (shares(s)) nodes_deinit(&s->nodes);
     catalogue_free(s->api.events.catalogue);
     mem_free(s->api.workers);

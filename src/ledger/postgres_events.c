@@ -201,7 +201,7 @@ bool pg_events_read(struct pg *db, struct ledger_events_read *read) {
         pg_number_cells(db, &is_replica, "SELECT pg_is_in_recovery()", NULL, 0) &&
         pg_number_cells(db, &read->mark, "SELECT 1 + coalesce(max(id), 0) FROM audit", NULL, 0);
     read->may_lag = is_replica != 0;
-    ok = ok && pg_node_applied(db, &read->node, &read->node_applied);
+    ok = ok && pg_node_applied(db, read);
     if (!ok || read->mark == read->known_mark) return ok;
     struct ledger_reader list = {.on_event = events_read_add, .to = read};
     ok = pg_events_each(db, read->known_mark, &list) && pg_list_removed(db, read);

@@ -98,8 +98,8 @@ bool pg_facts_publish_apply(struct pg *db, struct ledger_facts_publish *publish)
 bool pg_node_report_apply(struct pg *db, struct ledger_node_report *report);
 bool pg_nodes_drop_apply(struct pg *db, struct ledger_nodes_drop *drop);
 bool pg_nodes_read(struct pg *db, struct ledger_nodes_read *read);
-/* *applied: 0 when the node is not in the table. */
-bool pg_node_applied(struct pg *db, const struct uuid *node, int64_t *applied);
+/* Its node_applied and node_count. */
+bool pg_node_applied(struct pg *db, struct ledger_events_read *read);
 bool pg_node_leave(struct pg *db, const struct uuid *node);
 
 /* --- postgres_audit.c --- */

@@ -33,9 +33,17 @@ bool pg_nodes_read(struct pg *db, struct ledger_nodes_read *read) {
                      pg_cell_i64(INT64_MAX));
 }
 
-bool pg_node_applied(struct pg *db, const struct uuid *node, int64_t *applied) {
-    *applied = 0;
-    return pg_number(db, applied, "SELECT applied FROM nodes WHERE id = $1", pg_cell_uuid(node));
+bool pg_node_applied(struct pg *db, struct ledger_events_read *read) {
+    struct pg_rows rows = {0};
+    bool ok = pg_query(db, &rows,
+                       "SELECT coalesce(max(applied) FILTER (WHERE id = $1), 0), count(*)"
+                       " FROM nodes",
+                       pg_cell_uuid(&read->node)) &&
+              pg_next(&rows);
+    read->node_applied = ok ? pg_i64(&rows, 0) : 0;
+    read->node_count = ok ? pg_i64(&rows, 1) : 0;
+    pg_rows_clear(&rows);
+    return ok;
 }
 
 bool pg_node_leave(struct pg *db, const struct uuid *node) {

@@ -97,3 +97,7 @@ void stream_end(struct stream *s) {
     stream_ended(c);
     conn_end(c);
 }
+
+int64_t streams_open(void) {
+    return (int64_t)(counter_total(COUNT_SSE_OPENED) - counter_total(COUNT_SSE_CLOSED));
+}

@@ -34,6 +34,9 @@ void reply_stream(struct exchange *x, struct stream *s);
  * reader that lags more is disconnected. Does nothing if the stream has ended. */
 void stream_send(struct stream *s, str bytes);
 
+/* How many streams this process has now. From any thread. */
+int64_t streams_open(void);
+
 /* Calls `ended`, and closes the connection when all that was sent has gone out, for which it has
  * the write time-out. */
 void stream_end(struct stream *s);

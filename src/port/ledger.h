@@ -459,6 +459,7 @@ struct ledger_events_read {
     size_t removed_count;
     struct uuid node;     /* as in ledger_node_report */
     int64_t node_applied; /* out: what that node has reported; 0: it is not in the table */
+    int64_t node_count;   /* out: nodes in the table */
     bool may_lag;         /* out: it was read from a replica, which may not have the latest acts */
 };
 

@@ -106,6 +106,7 @@ static void event_sync_on_read(struct task *task) {
     s->removed_done = 0;
     s->hot_is_lost = false;
     s->applied = s->read.mark;
+    if (is_read) atomic_store(&s->node_count, s->read.node_count);
     if (is_read && s->read.mark != s->read.known_mark) {
         event_sync_apply_all(s);
     } else if (is_read && is_reported && !s->read.may_lag) {
@@ -380,6 +381,10 @@ bool event_sync_is_absent(struct event_sync *s, str name) {
     bool is_so = m->name == hash && clock_steady_ms() < m->until_ms;
     pthread_mutex_unlock(&s->lock);
     return is_so;
+}
+
+int64_t event_sync_nodes(struct event_sync *s) {
+    return atomic_load(&s->node_count);
 }
 
 bool event_sync_is_current(struct event_sync *s) {

@@ -49,7 +49,8 @@ struct event_sync {
     _Atomic bool changed;           /* an event has changed since the last read began */
     _Atomic bool busy;              /* reads, applies or reports */
     _Atomic bool asks_nodes;
-    bool again;         /* an event changed while it was busy */
+    _Atomic int64_t node_count; /* in the table of nodes, at the last read */
+    bool again;                 /* an event changed while it was busy */
     bool pushes_all;    /* the hot store gets every event, newer or not, and every removal */
     bool is_registered; /* in the table of nodes, as far as is known */
     bool hot_is_lost;   /* the hot store did not get all changes of this read */
@@ -94,6 +95,10 @@ bool event_sync_is_busy(struct event_sync *s);
 void event_sync_nudge(struct event_sync *s);
 /* Whether this node may sell by its catalogue now. From any thread. */
 bool event_sync_is_current(struct event_sync *s);
+
+/* How many nodes there are, of which one may have died without leaving: from memory, as of the last
+ * read. From any thread. */
+int64_t event_sync_nodes(struct event_sync *s);
 
 /* Calls `task.run` when every node that may sell has applied the change. On a thread with a
  * mailbox. */

@@ -11,3 +11,16 @@ struct health health_read(struct events *ev, struct rebuilder *rebuilder) {
     h.ready = h.ledger.writable && !h.is_recovering && !h.events_are_late;
     return h;
 }
+
+str health_ledger_word(const struct health *h) {
+    if (h->ledger.writable) return STR("ok");
+    return h->ledger.read_only ? STR("readonly") : STR("failing");
+}
+
+#define HOT_WORD(symbol, word, meaning) [HOT_STATE_##symbol] = STR_INIT(word),
+const str hot_state_words[HOT_STATES] = {HOT_STATE_MAP(HOT_WORD)};
+#undef HOT_WORD
+
+str health_hot_word(const struct health *h) {
+    return h->is_recovering ? STR("recovering") : hot_state_words[h->hot];
+}

@@ -21,4 +21,9 @@ struct health {
 /* `rebuilder`: NULL where the hot store is this process's own. */
 struct health health_read(struct events *ev, struct rebuilder *rebuilder);
 
+/* One word for the state of each store, for answers. */
+str health_ledger_word(const struct health *h);
+str health_hot_word(const struct health *h);
+extern const str hot_state_words[HOT_STATES];
+
 #endif

@@ -680,6 +680,12 @@ void requests_stats(struct requests *r, struct feed_stats *out) {
     feed_stats(r->feed, out);
 }
 
+int64_t requests_undecided(const struct feed_stats *feed, const struct ledger_health *ledger) {
+    int64_t lag = 0;
+    for (size_t i = 0; i < feed->lag_count; i++) lag += feed->lags[i].lag;
+    return ledger->open_requests > lag ? ledger->open_requests : lag;
+}
+
 /* ---- looking up ---- */
 
 static void requests_on_got(struct task *task);

@@ -77,6 +77,8 @@ bool requests_is_busy(struct requests *r);
 
 /* The state of the feed, for /ready and the metrics. From memory; any thread. */
 void requests_stats(struct requests *r, struct feed_stats *out);
+/* How many requests are not decided yet, as far as the feed and the ledger know. */
+int64_t requests_undecided(const struct feed_stats *feed, const struct ledger_health *ledger);
 
 /* Accepts a request: publish.request is the caller's, and the outputs are those of port/feed.h. The
  * struct stays until `done` is called, on the same worker: later, or before the function returns.

@@ -74,6 +74,8 @@ describe('roles', () => {
     ['POST', '/admin/queue/{type}/{id}/process', OPERATE],
     ['POST', '/admin/queue/{type}/{id}/drain', OPERATE],
     ['POST', '/admin/queue/{type}/{id}/deactivate', OPERATE],
+    ['GET', '/admin/stats', READ],
+    ['GET', '/admin/stats/stream', READ],
     ['GET', '/admin/audit', READ],
     ['GET', '/admin/facts', READ],
   ];
@@ -87,7 +89,7 @@ describe('roles', () => {
   test('each admin path is for the roles of its row, and says so to the others', async () => {
     for (const [method, pattern, roles] of rows) {
       // No such event: what is allowed changes nothing.
-      const target = pattern.replace('{type}', 'NONE').replace('{id}', '1').replace('{section}', 'A');
+      const target = pattern.replace('{type}', 'NONE').replace('{id}', '1').replace('{section}', 'A').replace('/stream', '/stream?event=NONE/1');
       const body = method === 'PATCH' || method === 'PUT' ? {} : undefined;
       for (const role of ROLES) {
         const answer = await withKey(keys[role], method, target, body);

@@ -281,6 +281,9 @@ class Tour:
         self.ask("admin_simulator_patch", body={"patienceSeconds": 60})
         for operation_id in ["admin_simulator_get", "admin_simulator_delete"]:
             self.ask(operation_id)
+        for operation_id in ["admin_stats", "admin_stats_stream"]:
+            self.ask(operation_id)
+            self.ask(operation_id, query={"event": event})
         self.ask("admin_audit")
         self.ask("admin_facts")
 

@@ -404,6 +404,33 @@ static void a_gauge_is_written_with_and_without_labels(void **state) {
     buf_deinit(&b);
 }
 
+static void a_quantile_lies_in_the_bucket_that_has_it(void **state) {
+    (void)state;
+    struct histogram_total before = {0};
+    struct histogram_total t = {0};
+    histogram_add_total(HISTOGRAM_LEDGER_BATCH_RECORDS, &before);
+    assert_true(histogram_quantile(&t, 0.99) == 0);
+    for (int i = 0; i < 98; i++) observe(HISTOGRAM_LEDGER_BATCH_RECORDS, 5);
+    for (int i = 0; i < 2; i++) observe(HISTOGRAM_LEDGER_BATCH_RECORDS, 1000);
+    histogram_add_total(HISTOGRAM_LEDGER_BATCH_RECORDS, &t);
+    for (int i = 0; i < HISTOGRAM_BUCKETS; i++) t.buckets[i] -= before.buckets[i];
+    assert_int_equal(histogram_count(&t), 100);
+    assert_int_equal(t.sum - before.sum, 98 * 5 + 2 * 1000);
+    double half = histogram_quantile(&t, 0.5);
+    double most = histogram_quantile(&t, 0.99);
+    assert_true(half > 4 && half < 8);
+    assert_true(most > 512 && most < 1024);
+    assert_true(histogram_quantile(&t, 0) <= half && half <= most);
+    assert_true(histogram_quantile(&t, 1) == 1024);
+}
+
+static void a_quantile_of_values_without_a_bound_is_the_last_bound(void **state) {
+    (void)state;
+    struct histogram_total t = {0};
+    t.buckets[HISTOGRAM_BUCKETS - 1] = 3;
+    assert_true(histogram_quantile(&t, 0.5) == (double)(UINT64_C(1) << (HISTOGRAM_BUCKETS - 2)));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_of_several_threads_add_up_exactly_also_after_they_ended),
@@ -414,6 +441,8 @@ int main(void) {
         cmocka_unit_test(the_text_is_valid_prometheus_with_each_name_described_once),
         cmocka_unit_test(every_row_of_the_tables_is_a_series_of_its_own),
         cmocka_unit_test(a_gauge_is_written_with_and_without_labels),
+        cmocka_unit_test(a_quantile_lies_in_the_bucket_that_has_it),
+        cmocka_unit_test(a_quantile_of_values_without_a_bound_is_the_last_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
