@@ -28,12 +28,13 @@ function parse(text) {
   }
 }
 
-// `script` is a file of bench/wrk, `scriptArgs` what its init() gets. An answer that is no 2xx or
+// `script` is a file of bench/wrk, `scriptArgs` what its init() gets; `headers` are lines. An answer that is no 2xx or
 // 3xx and a broken connection are errors: a number measured from failures is worth nothing.
 // Gives back { requests, seconds, perSecond, p50Ms, p99Ms }.
-export async function wrk(url, { connections = 64, seconds, script, scriptArgs = [] }) {
+export async function wrk(url, { connections = 64, seconds, script, scriptArgs = [], headers = [] }) {
   const args = ['-t1', `-c${connections}`, `-d${seconds}s`, '--latency']
   if (script) args.push('-s', fileURLToPath(new URL(`../wrk/${script}`, import.meta.url)))
+  for (const line of headers) args.push('-H', line)
   args.push(url)
   if (scriptArgs.length > 0) args.push('--', ...scriptArgs)
   const result = parse(await run(cores.load, 'wrk', args))

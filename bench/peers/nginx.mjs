@@ -1,7 +1,8 @@
-// nginx in its fastest configuration: one process, no log, one fixed answer.
+// nginx in its fastest configuration: one process, no log, one fixed answer or one file.
 
-import { existsSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
+import { gzipSync } from 'node:zlib'
 
 import { cores } from '../lib/machine.mjs'
 import { start, temporaryFolder, waitFor } from '../lib/processes.mjs'
@@ -22,7 +23,22 @@ function quoted(body) {
   return `'${body.replace(/[\\']/g, '\\$&')}'`
 }
 
-function configuration({ port, body, contentType, connections, folder }) {
+// A file that is compressed already, as nginx is configured for static files of a site.
+const FILE = `
+    root FOLDER/files;
+    gzip_static on;
+    gzip_vary on;
+    sendfile on;
+    tcp_nopush on;
+    open_file_cache max=16;
+    open_file_cache_valid 600s;
+    add_header Cache-Control no-cache;
+    try_files /file =404;`
+
+const answerOf = ({ body, asFile, folder }) =>
+  asFile ? FILE.replace('FOLDER', folder) : `return 200 ${quoted(body)};`
+
+function configuration({ port, body, asFile, contentType, connections, folder }) {
   return `
 daemon off;
 master_process off;
@@ -42,18 +58,23 @@ http {
   default_type ${contentType};
   server {
     listen 127.0.0.1:${port} backlog=4096;
-    location / { return 200 ${quoted(body)}; }
+    location / { ${answerOf({ body, asFile, folder })} }
   }
 }
 `
 }
 
-// Answers every path with `body`. Gives back { pid, url } besides what start() gives.
-export async function startNginx({ body, contentType, connections = 1024 }) {
+// Answers every path with `body`; `asFile`: from a file, compressed if the client accepts it. Gives back { pid, url } besides what start() gives.
+export async function startNginx({ body, asFile = false, contentType, connections = 1024 }) {
   const folder = temporaryFolder()
   const port = await freePort()
   const file = `${folder}/nginx.conf`
-  writeFileSync(file, configuration({ port, body, contentType, connections, folder }))
+  if (asFile) {
+    mkdirSync(`${folder}/files`)
+    writeFileSync(`${folder}/files/file`, body)
+    writeFileSync(`${folder}/files/file.gz`, gzipSync(body, { level: 9 }))
+  }
+  writeFileSync(file, configuration({ port, body, asFile, contentType, connections, folder }))
   const server = start(cores.server, BINARY, ['-e', 'stderr', '-p', folder, '-c', file], {
     stdio: ['ignore', 'ignore', 'inherit'],
   })
