@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/url.h"
 #include "core/event.h"
+#include "core/event_page.h"
 #include "net/address.h"
 
 #define AT(member) offsetof(struct settings, member)
@@ -322,20 +323,15 @@ bool settings_check_server(const struct settings *s, struct buf *why) {
     return why->len == 0;
 }
 
-/* Nothing in it needs an escape in a URL, nor ends the value of an attribute. */
-static bool logo_ok(const char *logo) {
-    return logo[0] == '\0' ||
-           (strlen(logo) <= PAGE_LOGO_BYTES_MAX &&
-            str_matches(logo, "^(https://[^/[:space:]\"<>]|/[^/\\])[^[:space:]\"<>\\]*$"));
-}
-
 static bool page_ok(const struct settings *s, struct buf *why) {
     str name = str_of(s->page_name);
-    if (name.len == 0 || name.len > PAGE_NAME_BYTES_MAX || !str_is_text(name))
-        buf_addf(why, "page.name: it must have 1 to %d bytes of text", PAGE_NAME_BYTES_MAX);
-    else if (s->page_accent[0] != '\0' && !str_matches(s->page_accent, "^#[0-9A-Fa-f]{6}$"))
+    str accent = str_of(s->page_accent);
+    str logo = str_of(s->page_logo);
+    if (name.len == 0 || !prose_ok(name, PAGE_NAME_CHARS_MAX))
+        buf_addf(why, "page.name: it must have 1 to %d characters of text", PAGE_NAME_CHARS_MAX);
+    else if (accent.len > 0 && !page_accent_ok(accent))
         buf_addf(why, "page.accent: \"%s\" is not a colour such as #c2185b", s->page_accent);
-    else if (!logo_ok(s->page_logo))
+    else if (logo.len > 0 && !page_logo_ok(logo))
         buf_addf(why, "page.logo: \"%s\" is neither https://… nor a path such as /logo.svg",
                  s->page_logo);
     return why->len == 0;

@@ -36,7 +36,6 @@
 
 /* Of an event's waiting room. PAGE_BYTES_MAX is that of its settings together, as compact JSON. */
 #define PAGE_NAME_CHARS_MAX 60
-#define PAGE_NAME_BYTES_MAX (4 * PAGE_NAME_CHARS_MAX)
 #define PAGE_LOGO_BYTES_MAX 500
 #define PAGE_LANGUAGES_MAX 20
 #define PAGE_TEXTS_MAX 200 /* of one language */
