@@ -17,6 +17,8 @@
 #define PROBE_MS 1000
 /* How often a reachable one is asked: the topic may have got more partitions. */
 #define REFRESH_MS 30000
+/* After the creation of a topic a broker may say for so long that there is none, or no leader. */
+#define CREATED_MS 10000
 /* Of a dead letter's value; more is cut off, because brokers and producers limit messages. */
 #define DEAD_BYTES_MAX 524288
 /* At the stop, for dead letters and answers that are still under way. */
@@ -108,12 +110,15 @@ static void sender_probe(struct kafka_sender *s) {
     bool is_known = atomic_load(&s->partition_count) > 0;
     bool ok = is_known || kafka_create_topics(s->producer, &s->options, PROBE_MS, &why);
     int partitions = ok ? kafka_partition_count(s->producer, s->topic, PROBE_MS) : -1;
-    if (partitions == 0 && !is_known && !s->is_awaited) {
-        s->is_awaited = true; /* created just now: no outage, unless it is missing next time */
-        buf_deinit(&why);
-        return;
+    if (ok && partitions <= 0 && !is_known) {
+        int64_t now_ms = clock_steady_ms();
+        if (s->awaited_ms == 0) s->awaited_ms = now_ms;
+        if (now_ms - s->awaited_ms < CREATED_MS) { /* no outage yet */
+            buf_deinit(&why);
+            return;
+        }
     }
-    s->is_awaited = false;
+    if (!ok || partitions > 0) s->awaited_ms = 0;
     if (partitions == 0) {
         buf_addf(&why, "there is no topic %s", s->topic);
         atomic_store(&s->partition_count, 0); /* created by the next probe */

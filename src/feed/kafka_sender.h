@@ -24,7 +24,8 @@ struct kafka_sender {
     pthread_rwlock_t lock; /* for writing: to replace the producer */
     rd_kafka_t *producer;
     pthread_t thread;
-    bool is_awaited; /* of the thread: the topics were created, and the brokers may not know yet */
+    int64_t awaited_ms; /* of the thread, steady: the topics were created, and the brokers may not
+                         * know them yet; 0: they do, or did */
     _Atomic bool is_stopping;
 };
 

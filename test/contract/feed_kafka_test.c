@@ -1,11 +1,13 @@
 /* The feed's contract on a real Kafka broker; without one; and what only this feed does. */
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -41,6 +43,25 @@ rd_kafka_t *rd_kafka_new(rd_kafka_type_t type, rd_kafka_conf_t *conf, char *erro
     rd_kafka_t *made = create(type, conf, error, size);
     if (type == RD_KAFKA_PRODUCER) atomic_store(&last_producer, made);
     return made;
+}
+
+/* The same for the question for a topic: so many of the next answers say that there is none, as
+ * those of a broker that has not heard yet of its creation. */
+static _Atomic int hidden_answers;
+
+rd_kafka_resp_err_t rd_kafka_metadata(rd_kafka_t *rk, int all, rd_kafka_topic_t *only,
+                                      const struct rd_kafka_metadata **out, int timeout_ms) {
+    rd_kafka_resp_err_t (*ask)(rd_kafka_t *, int, rd_kafka_topic_t *,
+                               const struct rd_kafka_metadata **, int);
+    *(void **)&ask = dlsym(RTLD_NEXT, "rd_kafka_metadata");
+    rd_kafka_resp_err_t err = ask(rk, all, only, out, timeout_ms);
+    bool is_hidden = err == RD_KAFKA_RESP_ERR_NO_ERROR && only != NULL &&
+                     atomic_load(&hidden_answers) > 0 && (*out)->topic_cnt == 1;
+    if (is_hidden) {
+        atomic_fetch_sub(&hidden_answers, 1);
+        (*out)->topics[0].err = RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
+    }
+    return err;
 }
 
 /* Each test has topics and a group of its own. */
@@ -206,6 +227,42 @@ without_a_broker_results_are_found_beside_requests_that_only_kafka_may_know(void
 }
 
 /* ---- what only Kafka does ---- */
+
+static bool is_feed_available(void *feed) {
+    struct feed_stats stats;
+    feed_stats(feed, &stats);
+    return stats.is_available;
+}
+
+/* A probe asks twice while the topics are missing. */
+#define HIDDEN 6
+
+static void a_topic_that_a_broker_does_not_know_yet_is_no_outage(void **state) {
+    (void)state;
+    struct harness h;
+    char path[320];
+    char text[8192];
+    begin();
+    harness_init(&h);
+    snprintf(path, sizeof path, "%s/log", h.folder);
+    int before = dup(STDERR_FILENO);
+    int file = open(path, O_RDWR | O_CREAT | O_APPEND, 0600);
+    assert_true(before >= 0 && file >= 0);
+    atomic_store(&hidden_answers, HIDDEN);
+    dup2(file, STDERR_FILENO);
+    struct feed *f = open_at(broker(), 1);
+    harness_wait(&h, is_feed_available, f);
+    dup2(before, STDERR_FILENO);
+    close(before);
+    ssize_t len = pread(file, text, sizeof text - 1, 0);
+    close(file);
+    assert_true(len >= 0);
+    text[len] = '\0';
+    assert_int_equal(atomic_load(&hidden_answers), 0);
+    if (strstr(text, "unavailable") != NULL) fail_msg("%s", text);
+    feed_close(f);
+    harness_deinit(&h);
+}
 
 /* One worker, which decides everything at once; and a client of its own. */
 struct fixture {
@@ -533,6 +590,7 @@ int main(void) {
             without_a_broker_results_are_found_beside_requests_that_only_kafka_may_know),
     };
     const struct CMUnitTest of_kafka[] = {
+        cmocka_unit_test(a_topic_that_a_broker_does_not_know_yet_is_no_outage),
         cmocka_unit_test_setup_teardown(a_message_of_an_hour_ago_is_delivered, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_message_older_than_a_day_becomes_a_dead_letter, set_up,
                                         tear_down),
