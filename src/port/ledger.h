@@ -328,11 +328,13 @@ struct ledger_expire {
 struct ledger_request_put {
     struct ledger_record record;
     const struct request *wanted;
-    bool may_rename;            /* no client knows the id of `wanted` yet */
-    struct uuid id;             /* out, on OK: that of `wanted`, unless it may be another one */
-    bool is_new;                /* out, on OK */
-    int64_t seq;                /* out, on OK */
-    int64_t ahead;              /* out, on OK: undecided requests before it when it was accepted */
+    bool may_rename; /* no client knows the id of `wanted` yet */
+    struct uuid id;  /* out, on OK: that of `wanted`, unless it may be another one */
+    bool is_new;     /* out, on OK */
+    int64_t seq;     /* out, on OK */
+    /* Out, on OK: undecided requests before it when it was accepted. Where they are many, those
+     * that were decided in the last 200 ms may be counted; it is never too low. */
+    int64_t ahead;
     enum request_status status; /* out, on OK: as it is now */
 };
 

@@ -177,6 +177,58 @@ nodes_that_accept_requests_for_the_same_partitions_do_not_wait_for_each_other(vo
     ledger_client_assert_sound(d);
 }
 
+static int64_t accept_behind(struct ledger_client *d, uint64_t number, int64_t undecided) {
+    struct test_record r;
+    struct request q = {.id = ledger_client_id(number),
+                        .partition = 3,
+                        .event_key = d->event->key,
+                        .section_key = d->event->sections[0].key,
+                        .user = "a",
+                        .entry_seq = 1,
+                        .strategy = STRATEGY_QUEUE,
+                        .quantity = 1,
+                        .created_ms = 2000,
+                        .finished_ms = CLOCK_NONE_MS};
+    test_request_put(&r, &q);
+    assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
+    assert_true(r.request_put.ahead >= undecided); /* never too low */
+    return r.request_put.ahead;
+}
+
+#define MANY 1500
+
+/* To count them takes longer the more they are, and would be done for each batch. */
+static void where_many_requests_are_ahead_a_count_is_used_for_a_while(void **state) {
+    struct ledger_client *d = *state;
+    int64_t undecided = MANY;
+    uint64_t number = 1;
+    bool is_shown = false;
+    scratch_sql(postgres_database(),
+                "INSERT INTO requests(id, partition, seq, event_id, section_id, user_id, entry_seq,"
+                " strategy, quantity, body_digest, ahead, status, reason, created_at)"
+                " SELECT gen_random_uuid(), 3, n, %lld, %lld, 'a', 1, 'queue', 1,"
+                " decode(repeat('00', 32), 'hex'), n - 1, 'PENDING', '', 1000"
+                " FROM generate_series(1, %d) n;"
+                " UPDATE request_partitions SET last_seq = %d WHERE partition = 3",
+                (long long)d->event->key, (long long)d->event->sections[0].key, MANY, MANY);
+    assert_int_equal(accept_behind(d, number++, undecided++), MANY);
+    while (!is_shown) {
+        assert_true(number < 200);
+        accept_behind(d, number++, undecided++);
+        scratch_sql(postgres_database(),
+                    "UPDATE requests SET status = 'FAIL', reason = 'closed', finished_at = 2000"
+                    " WHERE seq = (SELECT min(seq) FROM requests WHERE finished_at IS NULL)");
+        undecided--;
+        is_shown = accept_behind(d, number++, undecided) == undecided + 1;
+        undecided++;
+    }
+    while (accept_behind(d, number++, undecided) > undecided) {
+        undecided++;
+        harness_run_for(&d->h, 50);
+    }
+    ledger_client_assert_sound(d);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(
@@ -188,6 +240,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(
             nodes_that_accept_requests_for_the_same_partitions_do_not_wait_for_each_other, set_up,
             tear_down),
+        cmocka_unit_test_setup_teardown(where_many_requests_are_ahead_a_count_is_used_for_a_while,
+                                        set_up, tear_down),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     postgres_drop();
