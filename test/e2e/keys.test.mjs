@@ -76,6 +76,10 @@ describe('roles', () => {
     ['POST', '/admin/queue/{type}/{id}/deactivate', OPERATE],
     ['GET', '/admin/stats', READ],
     ['GET', '/admin/stats/stream', READ],
+    ['GET', '/admin/simulator', READ],
+    ['POST', '/admin/simulator', OPERATE],
+    ['PATCH', '/admin/simulator', OPERATE],
+    ['DELETE', '/admin/simulator', OPERATE],
     ['GET', '/admin/audit', READ],
     ['GET', '/admin/facts', READ],
   ];
