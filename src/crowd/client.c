@@ -24,7 +24,7 @@ struct client {
     size_t open; /* not closed yet */
     bool is_closing;
     char *scratch;   /* READ_BYTES; read here and parsed at once */
-    struct buf body; /* of the answer that is being told */
+    struct buf body; /* of the answer that `done` is called with */
     struct buf cookies;
 };
 
@@ -121,13 +121,16 @@ static void connection_on_connected(uv_connect_t *connecting, int status) {
     connection_write(k);
 }
 
-/* Closing calls this back with UV_ECANCELED, so a failure is told from the loop, not from here. */
+/* The connection could not even be begun. `done` is called when its handle is closed, because
+ * client_send promises not to call it. */
 static void connection_on_no_connection(uv_handle_t *handle) {
     struct client_connection *k = handle->data;
     struct client_request *r = connection_take_request(k);
-    bool is_told = !k->client->is_closing && r != NULL;
+    bool is_reported = !k->client->is_closing && r != NULL;
+    struct client *c = k->client;
     connection_on_closed(handle);
-    if (is_told) r->done(r, &(struct answer){0});
+    client_give_next(c);
+    if (is_reported) r->done(r, &(struct answer){0});
 }
 
 static void client_open(struct client *c, struct client_request *r) {
@@ -329,7 +332,7 @@ void client_cancel(struct client *c, struct client_request *r) {
     list_remove(&r->link);
     if (k == NULL) return;
     connection_take_request(k);
-    if (k->is_closing) return; /* it was about to be told */
+    if (k->is_closing) return; /* its failure was about to be reported */
     connection_close(k);
     client_give_next(c);
 }

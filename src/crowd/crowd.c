@@ -18,9 +18,9 @@
 #define NS_PER_MS INT64_C(1000000)
 #define NS_PER_S INT64_C(1000000000)
 
-/* How often timeouts are looked for, and latencies told. */
+/* How often timeouts are looked for, and percentiles computed. */
 #define CHECK_NS (250 * NS_PER_MS)
-/* Latencies and rates are told of the last one to two windows. */
+/* Percentiles and rates are those of the last one to two windows. */
 #define WINDOW_NS (5 * NS_PER_S)
 /* How long users have to give their places back. */
 #define LEAVE_NS (10 * NS_PER_S)
@@ -168,7 +168,7 @@ static void user_note_end(struct user *u, enum outcome outcome) {
     if (outcome == OUTCOME_FAILED) u->end = CROWD_FAILED;
 }
 
-/* Who is asked to leave gives the place back, unless the user has just bought. */
+/* When the crowd leaves, a user goes to the parting step, unless the journey ends here anyway. */
 static unsigned user_next_step(struct user *u, enum outcome outcome) {
     const struct crowd *c = u->crowd;
     unsigned next = user_step(u)->next[outcome];
@@ -275,7 +275,7 @@ bool user_listen(struct user *u, void (*write)(struct client_request *r, struct 
 
 /* ---- time ---- */
 
-/* Who listens is woken at the end of its patience, which may have been changed meanwhile. */
+/* A user who listens is woken at the end of the patience, which may have been changed meanwhile. */
 static void user_wake(struct user *u, int64_t due_ns) {
     if (u->is_asleep) {
         bool gives_up = user_loses_patience(u) && user_patience_ms(u) <= 0;
@@ -333,7 +333,7 @@ static void crowd_let_arrive(struct crowd *c, int64_t now_ns) {
     }
 }
 
-static void crowd_tell_latency(struct crowd *c, int64_t now_ns) {
+static void crowd_update_rates(struct crowd *c, int64_t now_ns) {
     struct crowd_numbers *n = &c->numbers;
     const struct latency *of = &c->all;
     struct latency recent;
@@ -376,7 +376,7 @@ static void crowd_check(struct crowd *c, int64_t now_ns) {
     client_check(c->client);
     if (c->numbers.is_leaving && now_ns >= c->leave_until_ns) crowd_drop_users(c);
     if (now_ns - c->window_started_ns >= WINDOW_NS) crowd_turn_window(c, now_ns);
-    crowd_tell_latency(c, now_ns);
+    crowd_update_rates(c, now_ns);
 }
 
 static void crowd_on_timer(uv_poll_t *timer, int status, int events) {
@@ -421,7 +421,7 @@ static void crowd_on_prepare(uv_prepare_t *prepare) {
     if (!c->numbers.has_ended && !crowd_expects_users(c) && list_empty(&c->live)) {
         c->numbers.has_ended = true;
         client_close(c->client);
-        crowd_tell_latency(c, clock_steady_ns());
+        crowd_update_rates(c, clock_steady_ns());
         uv_poll_stop(&c->timer);
     }
     if (!c->numbers.has_ended) crowd_arm(c);
@@ -451,7 +451,7 @@ static void crowd_on_change(struct task *task) {
     mem_free(o);
 }
 
-/* Who awaits an answer leaves when it is there: it may change what is to be given back. */
+/* Users who await an answer leave when it has arrived: it may give them a place or seats. */
 static void crowd_on_leave(struct task *task) {
     struct crowd_order *o = CONTAINER_OF(task, struct crowd_order, task);
     struct crowd *c = o->crowd;

@@ -45,7 +45,7 @@ enum crowd_state {
 /* By state. */
 extern const str crowd_state_words[];
 
-/* What can be changed while the crowd is there. */
+/* The settings that can be changed while the crowd is there. */
 struct crowd_plan {
     int64_t arrivals_per_s;
     int64_t patience_ms; /* from the arrival; it ends the waiting, not a purchase */

@@ -16,7 +16,7 @@
 #define LOOK_AGAIN_MS 2000
 /* Between two looks at an asynchronous request without a stream. */
 #define RESULT_POLL_MS 1000
-/* After it was told that it may not reserve now. */
+/* Before it chooses other seats. */
 #define TRY_AGAIN_MS 200
 
 #define USER_COOKIE "admitone_user="

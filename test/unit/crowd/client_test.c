@@ -3,6 +3,8 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -14,7 +16,7 @@
 
 #define EMPTY "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
-/* A server on the loop of the client. What it answers is in the path of the request. */
+/* A server on the loop of the client. The path of the request says how it answers. */
 struct peer {
     uv_tcp_t tcp;
     uv_timer_t timer;
@@ -337,7 +339,7 @@ static void a_request_is_repeated_when_a_kept_connection_breaks(void **state) {
     assert_int_equal(requests_seen, 5);
 }
 
-static void what_is_no_answer_fails_once(void **state) {
+static void a_malformed_or_cut_answer_fails_once(void **state) {
     (void)state;
     static const char *const paths[] = {"/garbage", "/cut"};
     for (int i = 0; i < 2; i++) {
@@ -379,6 +381,32 @@ static void a_server_that_is_not_there_fails(void **state) {
     client_close(other);
     uv_run(&loop, UV_RUN_NOWAIT);
     client_free(other);
+}
+
+/* All fail, those that wait for a connection too, and it works again when there are files. */
+static void requests_fail_when_no_file_is_left(void **state) {
+    (void)state;
+    struct rlimit files;
+    struct ask asks[5];
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    rlim_t usual = files.rlim_cur;
+    int lowest_free = dup(STDIN_FILENO);
+    close(lowest_free);
+    files.rlim_cur = (rlim_t)lowest_free;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    for (int i = 0; i < 5; i++) {
+        asks[i] = ask_of("/plain");
+        client_send(client, &asks[i].request);
+        assert_int_equal(asks[i].done, 0);
+    }
+    for (int i = 0; i < 5; i++) {
+        UNTIL(asks[i].done > 0);
+        assert_int_equal(asks[i].status, 0);
+    }
+    files.rlim_cur = usual;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    send_and_wait(&asks[0]);
+    assert_int_equal(asks[0].status, 200);
 }
 
 static void a_late_answer_fails_and_is_not_awaited(void **state) {
@@ -436,7 +464,7 @@ static void streams_have_a_limit_of_their_own(void **state) {
     assert_int_equal(streams[0].done, 0);
 }
 
-static void what_is_cancelled_is_not_told(void **state) {
+static void done_is_not_called_after_cancel(void **state) {
     (void)state;
     struct ask asks[4];
     for (int i = 0; i < 4; i++) {
@@ -471,13 +499,14 @@ int main(void) {
         TEST(requests_beyond_the_limit_wait_in_order),
         TEST(urgent_requests_do_not_wait_for_the_others),
         TEST(a_request_is_repeated_when_a_kept_connection_breaks),
-        TEST(what_is_no_answer_fails_once),
+        TEST(a_malformed_or_cut_answer_fails_once),
         TEST(a_connection_that_answers_unasked_is_not_used_again),
         TEST(a_server_that_is_not_there_fails),
+        TEST(requests_fail_when_no_file_is_left),
         TEST(a_late_answer_fails_and_is_not_awaited),
         TEST(a_stream_gives_its_events),
         TEST(streams_have_a_limit_of_their_own),
-        TEST(what_is_cancelled_is_not_told),
+        TEST(done_is_not_called_after_cancel),
         TEST(done_may_send_the_next_request),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,7 +31,7 @@ static void small_values_are_exact(void **state) {
     assert_int_equal(one.sum_us, 5050);
 }
 
-/* A value alone is told exactly, as it is the largest; so another, larger one is there, too. */
+/* A value alone is reported exactly, as it is the largest; so another, larger one is there, too. */
 static void the_error_of_a_value_is_bounded(void **state) {
     (void)state;
     const int64_t end = INT64_C(1) << LATENCY_VALUE_BITS;
@@ -39,13 +39,13 @@ static void the_error_of_a_value_is_bounded(void **state) {
         latency_clear(&one);
         latency_add(&one, us);
         latency_add(&one, end);
-        uint64_t told = latency_at(&one, 50);
-        assert_true(told >= (uint64_t)us);
-        assert_true((told - (uint64_t)us) * 64 <= (uint64_t)us);
+        uint64_t reported = latency_at(&one, 50);
+        assert_true(reported >= (uint64_t)us);
+        assert_true((reported - (uint64_t)us) * 64 <= (uint64_t)us);
     }
 }
 
-static void what_is_out_of_range_counts_at_the_ends(void **state) {
+static void values_out_of_range_count_at_the_ends(void **state) {
     (void)state;
     latency_clear(&one);
     latency_add(&one, -5);
@@ -77,9 +77,9 @@ static void percentiles_are_those_of_the_values(void **state) {
     for (size_t i = 0; i < sizeof percents / sizeof percents[0]; i++) {
         size_t rank = (size_t)(percents[i] / 100 * COUNT + 0.5);
         uint64_t exact = (uint64_t)values[rank - 1];
-        uint64_t told = latency_at(&one, percents[i]);
-        assert_true(told >= exact);
-        assert_true(told - exact <= exact / 64);
+        uint64_t reported = latency_at(&one, percents[i]);
+        assert_true(reported >= exact);
+        assert_true(reported - exact <= exact / 64);
     }
     assert_int_equal(latency_at(&one, 100), values[COUNT - 1]);
 }
@@ -104,7 +104,7 @@ int main(void) {
         cmocka_unit_test(an_empty_one_has_no_values),
         cmocka_unit_test(small_values_are_exact),
         cmocka_unit_test(the_error_of_a_value_is_bounded),
-        cmocka_unit_test(what_is_out_of_range_counts_at_the_ends),
+        cmocka_unit_test(values_out_of_range_count_at_the_ends),
         cmocka_unit_test(percentiles_are_those_of_the_values),
         cmocka_unit_test(two_add_up_to_one_of_all_values),
     };

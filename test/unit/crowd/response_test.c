@@ -138,7 +138,7 @@ static void connections_are_kept_when_both_sides_want_it(void **state) {
     assert_false(keeps_alive("HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n"));
 }
 
-static void what_clients_need_of_the_head_is_kept(void **state) {
+static void status_cookies_and_retry_after_are_kept(void **state) {
     (void)state;
     struct response r = {0};
     str text = STR("HTTP/1.1 429 Too Many Requests\r\nRetry-After: 17\r\n"
@@ -255,7 +255,7 @@ int main(void) {
         cmocka_unit_test(malformed_responses_are_refused_however_they_are_split),
         cmocka_unit_test(the_end_of_the_connection_ends_only_some),
         cmocka_unit_test(connections_are_kept_when_both_sides_want_it),
-        cmocka_unit_test(what_clients_need_of_the_head_is_kept),
+        cmocka_unit_test(status_cookies_and_retry_after_are_kept),
         cmocka_unit_test(everything_has_a_limit),
         cmocka_unit_test(bytes_behind_a_response_are_left),
         cmocka_unit_test(broken_responses_have_one_result),
