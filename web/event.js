@@ -103,7 +103,7 @@ function repeating(ms, work) {
 
 // A message: what happened, what it means, and what can be done.
 //   values    for the texts NAME.title and NAME.detail
-//   action    { label, run }
+//   action    { label, run, isMain }
 //   retryMs   the page tries again by itself after this time: `retry`
 function showMessage(name, { values = {}, action, retryMs, retry, key = name } = {}) {
   showView(
@@ -111,7 +111,7 @@ function showMessage(name, { values = {}, action, retryMs, retry, key = name } =
     (parts) => {
       parts.title.textContent = text(`event.${name}.title`, values);
       parts.detail.textContent = text(`event.${name}.detail`, values);
-      if (action) parts.actions.append(element('button', { type: 'button', class: 'button primary', text: action.label, click: action.run }));
+      if (action) parts.actions.append(element('button', { type: 'button', class: action.isMain ? 'button primary' : 'button', text: action.label, click: action.run }));
       setTitle(parts.title.textContent);
       announce(parts.title.textContent);
       if (!retry) return undefined;
@@ -129,7 +129,7 @@ function showMessage(name, { values = {}, action, retryMs, retry, key = name } =
   );
 }
 
-const enterAgain = () => ({ label: text('event.enter.again'), run: enter });
+const enterAgain = (isMain = true) => ({ label: text('event.enter.again'), run: enter, isMain });
 
 function setTitle(start) {
   const title = room.event?.title ?? text('event.title');
@@ -290,16 +290,12 @@ async function enter() {
 }
 
 // Each refusal says what it means, and the page tries again by itself where that makes sense.
-async function enterRefused({ code, body, retryAfterMs }) {
+async function enterRefused({ status, code, body, retryAfterMs }) {
   const retryMs = retryDelay(3, retryAfterMs);
   const key = `${code} ${performance.now()}`;
   switch (code) {
     case 'queue_full':
       return showMessage('full', { values: { maxWaiting: body.maxWaiting }, retryMs, retry: enter, key });
-    case 'too_many_places':
-    case 'too_many_requests':
-    case 'too_many_connections':
-      return showMessage('busy', { retryMs, retry: enter, key });
     case 'not_open':
     case 'closed':
       if (!(await loadEvent())) return showMessage('notFound');
@@ -317,16 +313,27 @@ async function enterRefused({ code, body, retryAfterMs }) {
     case 'event_not_found':
       return showMessage('notFound');
     default:
+      if (status === 429) return showMessage('busy', { retryMs, retry: enter, key });
       return showMessage('refused', { values: { detail: body?.detail ?? body?.title ?? '' }, action: enterAgain() });
   }
 }
 
-// Asks for the place of the cookie. Also the way back after anything that went wrong.
-async function lookUpPlace() {
+// Asks for the place of the cookie. Also the way back after anything that went wrong, so it may be
+// called from several sides at once: they share one request.
+let lookingUp = null;
+
+function lookUpPlace() {
+  lookingUp ??= askForPlace().finally(() => (lookingUp = null));
+  return lookingUp;
+}
+
+async function askForPlace() {
   const answer = await sendUntilAnswered('GET', `${queuePath}/status`);
   if (answer.ok) return onPlace(answer.body);
-  if (answer.status === 429) return pause(retryDelay(0, answer.retryAfterMs)).then(lookUpPlace);
+  if (answer.status === 429) return pause(retryDelay(0, answer.retryAfterMs)).then(askForPlace);
   stopFollowing();
+  stopChecking();
+  setHidden(byId('seats'), true);
   if (answer.code === 'token_expired') return enter(); // the same place, with a new token
   forget();
   room.place = null;
@@ -391,6 +398,7 @@ function stopFollowing() {
 
 function onDeleted() {
   stopFollowing();
+  stopChecking();
   forget();
   room.place = null;
   showMessage('deleted');
@@ -665,6 +673,7 @@ async function openSeats(canChoose) {
     Object.assign(view, { name: 'seats', parts: null, stop: () => {} });
     byId('view').replaceChildren();
   }
+  setHidden(byId('seats'), false);
   return seats.show({ node: byId('seats'), room, canChoose, leave, lookUpPlace, remember, recall });
 }
 
@@ -678,7 +687,7 @@ function ended({ status, activeExpiresAt }, before) {
   remember({ startAhead: undefined, best: undefined });
   const names = { COMPLETED: 'completed', LEFT: 'left', EXPIRED: was === 'stay' ? 'stayOver' : 'expired', NONE: 'expired' };
   if (status === 'EXPIRED' && room.event.closesAt !== null && untilServer(room.event.closesAt) <= 0) showMessage('closed');
-  else showMessage(names[status] ?? 'expired', { values: { time: room.event.graceSeconds ? lengthText(room.event.graceSeconds) : '' }, action: enterAgain() });
+  else showMessage(names[status] ?? 'expired', { values: { time: room.event.graceSeconds ? lengthText(room.event.graceSeconds) : '' }, action: enterAgain(status !== 'COMPLETED') });
   if (was === 'stay' || status === 'COMPLETED') openSeats(false);
 }
 

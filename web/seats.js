@@ -397,7 +397,8 @@ async function hold(wanted) {
   const body = { eventType, eventId, section: sale.sectionId, ...wanted };
   const answer = await sendHold(sale.byRequest ? '/api/v4/queue' : '/reservations', body);
   sale.isSending = false;
-  if (answer.status === 201) held(answer.body);
+  if (answer.status === 201) held(answer.body, wanted);
+  else if (answer.body?.status === 'WAITING') await sale.host.lookUpPlace(); // the place had ended, and autoEnter took another
   else if (answer.body?.requestId && answer.status < 300) followRequest({ id: answer.body.requestId, position: answer.body.position, wanted });
   else await holdRefused(answer.code, answer.body, wanted);
   showChoice();
@@ -414,13 +415,13 @@ async function sendHold(path, body) {
   }
 }
 
-function held(reservation) {
+function held(reservation, wanted) {
   sale.reservations.set(reservation.id, reservation);
   sale.chosen = [];
   sale.wantsMore = false;
   const { seats } = reservation;
   const isTogether = seats.at(-1) - seats[0] === seats.length - 1;
-  if (isTogether) sayNothing();
+  if (isTogether || wanted.seats) sayNothing();
   else say('warn', text('seats.notTogether'));
   announce(text('seats.heldNow', { count: seats.length, seats: seatList(seats) }));
   showMine();
@@ -515,7 +516,7 @@ async function onRequest(request, stream) {
   endRequest(stream);
   if (request.status === 'SUCCESS') {
     const answer = await send('GET', `/reservations/${request.reservationId}`, { headers: proof() });
-    if (answer.ok) held(answer.body);
+    if (answer.ok) held(answer.body, wanted);
     else await loadReservations();
   } else await holdRefused(request.reason, null, wanted);
   showChoice();
@@ -697,6 +698,7 @@ function createMapView(node) {
   let rows = 1;
   let seatMap = null;
   let current = 1; // the seat that the keyboard is at
+  let described = null; // the seat that the line below the map is about
   let colours = null;
   let frame = 0;
 
@@ -879,6 +881,7 @@ function createMapView(node) {
 
   function describe(seat) {
     const { price } = theSection();
+    described = seat;
     return text('seats.map.seat', { seat, state: text(`seats.state.${stateOf(seat)}`), price: money(price, theEvent().currency) });
   }
 
@@ -1025,10 +1028,12 @@ function createMapView(node) {
       if (isOther) {
         at.isFitted = true;
         current = nextFree(seatMap.states.length);
+        described = null;
         canvas.setAttribute('aria-label', text('seats.map.label', { section: theSection().name }));
         setText(about, text('seats.map.hint'));
         resize();
       }
+      if (described !== null) setText(about, describe(described));
       return draw();
     },
   };

@@ -228,6 +228,7 @@ describe('the map', () => {
     for (let turn = 0; turn < 8; turn++) await page.mouse.wheel(0, -400);
     const first = await seatUnder(middle.x, middle.y);
     assert.equal(await seatUnder(middle.x + 48, middle.y), first + 1, 'as near as it gets');
+    await page.mouse.move(middle.x, middle.y);
     await page.mouse.down();
     await page.mouse.move(middle.x - 96, middle.y, { steps: 4 });
     await page.mouse.up();

@@ -66,6 +66,8 @@ export async function assertAccessible(page, where, { schemes = ['light', 'dark'
   if (isCluster) return;
   for (const colorScheme of schemes) {
     await page.emulateMedia({ colorScheme });
+    // The page learns of it before it draws the next frame.
+    await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
     if (!(await page.evaluate(() => 'axe' in window))) await page.evaluate(AXE);
     const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
     const serious = violations.filter(({ impact }) => impact === 'serious' || impact === 'critical');
