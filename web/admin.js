@@ -53,18 +53,6 @@ const perSecond = (value) => (value === null ? NOTHING : oneDecimal.format(value
 
 // ------------------------------------------------------------------------------------- signing in
 
-// Which of the roles the key has. No path says so; but the router refuses a role before it looks for
-// the event, and there can be no event with this name.
-async function findRole() {
-  const tries = [['own', 'PATCH', '/admin/events/~/~'], ['operate', 'PATCH', '/admin/queue/~/~']];
-  for (const [role, method, path] of tries) {
-    const answer = await call(method, path, {});
-    if (answer.status === 0 || answer.status === 401 || answer.status === 429) return null;
-    if (answer.status !== 403) return role;
-  }
-  return 'read';
-}
-
 async function signIn(submitted) {
   submitted.preventDefault();
   const button = byId('sign-in-form').querySelector('button');
@@ -73,13 +61,13 @@ async function signIn(submitted) {
   if (admin.key === '') return refuseKey(text('admin.signIn.missing'));
   if (!/^[\x21-\x7e]+$/.test(admin.key)) return refuseKey(text('admin.signIn.wrong'));
   button.disabled = true;
-  const answer = await call('GET', '/admin/stats');
-  const role = answer.ok ? await findRole() : null;
+  const key = await call('GET', '/admin/key');
+  const answer = key.ok ? await call('GET', '/admin/stats') : key;
   button.disabled = false;
-  if (!answer.ok || role === null) return refuseKey(reasonOf(answer.ok ? { status: 0 } : answer));
+  if (!answer.ok) return refuseKey(reasonOf(answer));
   byId('key').value = '';
   byId('key').removeAttribute('aria-invalid');
-  admin.role = role;
+  admin.role = key.body.role;
   await enter(answer.body);
 }
 

@@ -325,3 +325,21 @@ static void audit_on_read(struct audit_read *a, enum err result) {
     buf_deinit(&page->json);
     reply_send(q->x, STR("application/json"));
 }
+
+/* ---- the key ---- */
+
+/* For programs that offer only what the key allows. */
+void admin_key_get(struct api *api, struct exchange *x, const str *captures) {
+    (void)api;
+    (void)captures;
+    const struct key_holder *key = users_key(x);
+    struct json_out j;
+    reply_header(x, STR("Cache-Control"), STR("no-store"));
+    json_out_init(&j, reply_start(x, 200));
+    json_out_object(&j, STR(""));
+    json_out_str(&j, STR("name"), str_of(key->name));
+    json_out_str(&j, STR("role"), key_role_words[key->role]);
+    json_out_object_end(&j);
+    json_out_done(&j);
+    reply_send(x, STR("application/json"));
+}

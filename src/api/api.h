@@ -43,9 +43,9 @@ struct api {
     struct waiting_room room;
     struct reservations reservations;
     struct requests requests;
-    struct boards *boards;                 /* NULL: rankings are off */
-    struct rebuilder *rebuilder;           /* NULL: the hot store is this process's own */
-    struct snapshot *snapshot;             /* likewise */
+    struct boards *boards;       /* NULL: rankings are off */
+    struct rebuilder *rebuilder; /* NULL: the hot store is this process's own */
+    struct snapshot *snapshot;   /* likewise */
     struct stats stats;
     struct fact_publisher *fact_publisher; /* NULL: facts are not published */
     struct pages *pages;
@@ -135,6 +135,7 @@ api_handler rankings_get_stream;                                         /* rank
 api_handler seats_get;                                                   /* seats.c */
 api_handler admin_event_put, admin_event_get, admin_event_patch;         /* admin.c */
 api_handler admin_event_delete, admin_section_patch, admin_audit;        /* admin.c */
+api_handler admin_key_get;                                               /* admin.c */
 api_handler admin_facts;                                                 /* admin_facts.c */
 api_handler page_get_home, page_get_event, page_get_admin;               /* pages.c */
 api_handler page_get_asset, page_post_event;                             /* pages.c */

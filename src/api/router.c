@@ -77,6 +77,7 @@ static const struct route routes[] = {
     {HTTP_DELETE, NEEDS_OPERATE, "/admin/simulator", admin_simulator_delete},
     {HTTP_GET, NEEDS_READ, "/admin/stats", admin_stats},
     {HTTP_GET, NEEDS_READ, "/admin/stats/stream", admin_stats_stream},
+    {HTTP_GET, NEEDS_READ, "/admin/key", admin_key_get},
     {HTTP_GET, NEEDS_READ, "/admin/audit", admin_audit},
     {HTTP_GET, NEEDS_READ, "/admin/facts", admin_facts},
     {HTTP_GET, KEYLESS, "/health", system_health},

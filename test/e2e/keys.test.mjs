@@ -80,6 +80,7 @@ describe('roles', () => {
     ['POST', '/admin/simulator', OPERATE],
     ['PATCH', '/admin/simulator', OPERATE],
     ['DELETE', '/admin/simulator', OPERATE],
+    ['GET', '/admin/key', READ],
     ['GET', '/admin/audit', READ],
     ['GET', '/admin/facts', READ],
   ];
@@ -106,6 +107,12 @@ describe('roles', () => {
       }
       assertProblem(await server.call(method, target, { body }), 401, 'admin_key_required');
     }
+  });
+
+  test('GET /admin/key says which role a key has', async () => {
+    for (const role of ['read', 'operate', 'own'])
+      assert.deepEqual((await withKey(keys[role], 'GET', '/admin/key')).json, { name: `the-${role}`, role });
+    assert.deepEqual((await withKey(server.adminKey, 'GET', '/admin/key')).json, { name: 'admin', role: 'own' });
   });
 
   test('operate opens and closes sections, and changes nothing else of an event', async () => {

@@ -284,6 +284,7 @@ class Tour:
         for operation_id in ["admin_stats", "admin_stats_stream"]:
             self.ask(operation_id)
             self.ask(operation_id, query={"event": event})
+        self.ask("admin_key")
         self.ask("admin_audit")
         self.ask("admin_facts")
 
