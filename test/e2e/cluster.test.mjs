@@ -5,7 +5,7 @@ import { spawnSync } from 'node:child_process';
 import fs, { readFileSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 import { after, before, describe } from 'node:test';
-import { PSQL, SERVICES, holdCommits, homeOf, nodeFlags, redis, releaseCommits, servicesOf, setReadOnly } from './support/cluster.mjs';
+import { PSQL, REDIS_LIBRARY, SERVICES, holdCommits, homeOf, nodeFlags, redis, releaseCommits, servicesOf, setReadOnly } from './support/cluster.mjs';
 import { WaitingRoom, assertAudit, assertPlace, bearer, eachOf, entriesOf, keepAlive, query, users } from './support/queue.mjs';
 import { Sale, MODE_OF, STRATEGIES, assertHotIsLedger, metric } from './support/reservations.mjs';
 import { BINARY, assertProblem, call, concert, environment, isCluster, launch, pause, removeFolder, run, start, storeFlags, tempFolder, test, until } from './support/server.mjs';
@@ -747,7 +747,7 @@ function callAsNobody(dataDir, event, commands) {
   keys.push(`section:{${event}}:counts`, `limit:{${event}}`, `limit:{${event}}:reserving`, `claim:{${event}}:pending`, `claim:{${event}}:due`);
   keys.push('admitone:{hot}:ticks', 'admitone:{hot}:ticked');
   const known = [redis(dataDir, 'HGET', 'admitone:{hot}:incarnation', 'epoch'), redis(dataDir, 'HGET', part('meta'), 'key')];
-  const fcall = (name, ...args) => `FCALL admitone_8_${name} ${keys.length} ${[...keys, ...known, 0, 'nobody', ...args].join(' ')}`;
+  const fcall = (name, ...args) => `FCALL ${REDIS_LIBRARY}_${name} ${keys.length} ${[...keys, ...known, 0, 'nobody', ...args].join(' ')}`;
   const lines = ['MULTI', ...commands(fcall, part), 'EXEC'];
   const { stdout, error } = spawnSync('redis-cli', ['-u', homeOf(dataDir).redisUrl], { input: `${lines.join('\n')}\n`, encoding: 'utf8', timeout: 60000 });
   assert.ifError(error);

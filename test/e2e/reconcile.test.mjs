@@ -7,7 +7,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-import { PSQL } from './support/cluster.mjs';
+import { PSQL, REDIS_LIBRARY } from './support/cluster.mjs';
 import { Sale } from './support/reservations.mjs';
 import { BINARY, launch, removeFolder, run, start, tempFolder, test, until } from './support/server.mjs';
 
@@ -47,7 +47,7 @@ const meta = 'queue:{CONCERT:1}:meta';
 
 // A function of the library, as an operator would call it.
 const call = (name, ...args) =>
-  redis('FCALL', `admitone_8_${name}`, 1, meta, epoch(), redis('HGET', meta, 'key'), 0, ...args);
+  redis('FCALL', `${REDIS_LIBRARY}_${name}`, 1, meta, epoch(), redis('HGET', meta, 'key'), 0, ...args);
 
 async function node(t, flags, args = []) {
   const dataDir = path.join(tempFolder(), 'data');

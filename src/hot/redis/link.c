@@ -2,6 +2,7 @@
  * errors to results, deadlines, and reconnecting. */
 #include "hot/redis/link.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <stdatomic.h>
 #include <sys/random.h>
@@ -453,7 +454,16 @@ static void link_on_lost(void *to, const char *why) {
     link_give_up(l, why);
 }
 
-static void link_connect_to_ip(struct link *l, const struct addrinfo *found) {
+static void link_connect_to_ip(struct link *l, const char *ip) {
+    struct wire_listener listener = {
+        .connected = link_on_connected, .replied = link_on_replied, .lost = link_on_lost, .to = l};
+    struct buf why = {0};
+    l->wire = wire_open(l->loop, ip, l->target.port, listener, &why);
+    if (l->wire == NULL) link_give_up(l, buf_cstr(&why));
+    buf_deinit(&why);
+}
+
+static void link_connect_to_one(struct link *l, const struct addrinfo *found) {
     size_t count = 0;
     for (const struct addrinfo *a = found; a != NULL; a = a->ai_next) count++;
     size_t skip = count == 0 ? 0 : l->tries / l->address.host_count % count;
@@ -464,12 +474,7 @@ static void link_connect_to_ip(struct link *l, const struct addrinfo *found) {
         link_give_up(l, "the name has no address");
         return;
     }
-    struct wire_listener listener = {
-        .connected = link_on_connected, .replied = link_on_replied, .lost = link_on_lost, .to = l};
-    struct buf why = {0};
-    l->wire = wire_open(l->loop, ip, l->target.port, listener, &why);
-    if (l->wire == NULL) link_give_up(l, buf_cstr(&why));
-    buf_deinit(&why);
+    link_connect_to_ip(l, ip);
 }
 
 static void link_on_resolved(uv_getaddrinfo_t *request, int failed, struct addrinfo *found) {
@@ -481,7 +486,7 @@ static void link_on_resolved(uv_getaddrinfo_t *request, int failed, struct addri
         if (failed != 0)
             link_give_up(l, uv_strerror(failed));
         else
-            link_connect_to_ip(l, found);
+            link_connect_to_one(l, found);
     }
     uv_freeaddrinfo(found);
 }
@@ -491,6 +496,11 @@ static void link_connect_to_host(struct link *l, enum link_state state,
     l->state = state;
     l->target = *host;
     uv_timer_start(&l->pace, link_on_pace, STEP_MS, 0);
+    unsigned char ip[sizeof(struct in6_addr)];
+    if (inet_pton(AF_INET, host->name, ip) == 1 || inet_pton(AF_INET6, host->name, ip) == 1) {
+        link_connect_to_ip(l, host->name); /* a name is resolved by a thread, which may be late */
+        return;
+    }
     struct lookup *lookup = mem_new(sizeof *lookup);
     lookup->link = l;
     lookup->request.data = lookup;

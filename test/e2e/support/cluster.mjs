@@ -19,6 +19,11 @@ import { PSQL, closeSession, select } from './psql.mjs';
 export { PSQL };
 
 const EMPTY_LEDGER = fileURLToPath(new URL('../../support/empty_ledger.sql', import.meta.url));
+const LUA_VERSION = /^local VERSION = '(\d+)'$/m.exec(
+  fs.readFileSync(new URL('../../../src/hot/redis/lua/common.lua', import.meta.url), 'utf8'),
+)[1];
+// The names of admitone's functions in Redis begin with it.
+export const REDIS_LIBRARY = `admitone_${LUA_VERSION}`;
 export const SERVICES = fileURLToPath(new URL('../../../scripts/services', import.meta.url));
 const KEYS = { '--secret-file': 'secret', '--pass-key-file': 'pass.key', '--admin-key-file': 'admin.key' };
 const REDIS_DATABASES = 16;
