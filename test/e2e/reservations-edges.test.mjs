@@ -36,6 +36,12 @@ async function assertAllFree(sale) {
   audit(sale.server);
 }
 
+// So that a hold which shows that the seats are free is not late itself on a busy machine.
+async function setHoldSeconds(sale, holdSeconds) {
+  const { status } = await sale.server.admin('PATCH', `/admin/events/${sale.name}`, { holdSeconds });
+  assert.equal(status, 200);
+}
+
 describe('a hold whose time is over', () => {
   test('before it is on disk is answered with 410, and its seats return', () =>
     withShim(async (server) => {
@@ -49,6 +55,7 @@ describe('a hold whose time is over', () => {
       for (const answer of await Promise.all(holds)) assertProblem(answer, 410, 'hold_expired');
       await assertAllFree(sale);
       assert.deepEqual(sale.rows().map(({ status }) => status), STRATEGIES.map(() => 'EXPIRED'));
+      await setHoldSeconds(sale, 300);
       for (const [i, buyer] of buyers.entries()) await sale.held(buyer, wishOf(STRATEGIES[i]));
     }, QUICK));
 
@@ -70,6 +77,7 @@ describe('a hold whose time is over', () => {
       else assertProblem(again, 410, 'hold_expired');
       await assertAllFree(sale);
       assert.equal(sale.rows().length, 1);
+      await setHoldSeconds(sale, 300);
       await sale.held(ann, wishOf('slot'));
     }, QUICK));
 
