@@ -653,7 +653,9 @@ async function change(id, verb) {
 // ---------------------------------------------------------------------------------------- the map
 
 const SMALL = 7; // below this size in pixels a seat is a dot of a picture
-const LEGIBLE = 24; // from here on it has its number
+const LEGIBLE = 8; // the smallest size of its number
+const PICTURE_PX = 4; // a seat in the picture
+const PICTURE_SEATS_MAX = 60000; // a larger picture would need much memory
 const TOUCHABLE = 22; // smaller seats are enlarged by the first tap of a finger
 const LARGEST = 48;
 const DRAG_PX = 6;
@@ -691,6 +693,7 @@ function createMapView(node) {
 
   const context = canvas.getContext('2d');
   const picture = document.createElement('canvas'); // the whole map, seen from far away
+  const dots = document.createElement('canvas'); // the same, one pixel for each seat
   const at = { scale: 1, x: 0, y: 0, isFitted: true };
   let width = 0;
   let height = 0;
@@ -788,14 +791,26 @@ function createMapView(node) {
   // The colours as the style sheet has them, light or dark: those of the legend.
   function readColours() {
     const found = {};
-    for (const [name, swatch] of Object.entries(swatches)) found[name] = { fill: getComputedStyle(swatch).backgroundColor, line: getComputedStyle(swatch).borderTopColor, ink: getComputedStyle(swatch).color };
+    for (const [name, swatch] of Object.entries(swatches)) {
+      const { backgroundColor: fill, borderTopColor: line, color: ink, outlineColor: far } = getComputedStyle(swatch);
+      found[name] = { fill, line, ink, far: pixelOfColour(far) };
+    }
     return found;
   }
 
+  // A colour as the four bytes of a pixel.
+  function pixelOfColour(colour) {
+    const one = element('canvas', { width: '1', height: '1' }).getContext('2d');
+    one.fillStyle = colour;
+    one.fillRect(0, 0, 1, 1);
+    return new Uint32Array(one.getImageData(0, 0, 1, 1).data.buffer)[0];
+  }
+
   function drawPicture() {
-    const side = seatMap.states.length > 60000 ? 1 : 4;
-    if (picture.of !== seatMap || picture.columns !== columns) paintPicture(side);
-    context.imageSmoothingEnabled = at.scale < side;
+    // With lines between the seats, if they are large enough for them not to make patterns.
+    const side = at.scale < PICTURE_PX || seatMap.states.length > PICTURE_SEATS_MAX ? 1 : PICTURE_PX;
+    if (picture.of !== seatMap || picture.width !== columns * side || picture.side !== side) paintPicture(side);
+    context.imageSmoothingEnabled = at.scale < 1;
     context.drawImage(picture, at.x, at.y, columns * at.scale, rows * at.scale);
     for (const seat of sale.chosen) {
       const [x, y] = placeOf(seat);
@@ -804,20 +819,24 @@ function createMapView(node) {
     }
   }
 
+  // One pixel for each seat, then enlarged. That is quick for a million seats, too.
   function paintPicture(side) {
-    picture.width = columns * side;
-    picture.height = rows * side;
-    Object.assign(picture, { of: seatMap, columns });
+    Object.assign(dots, { width: columns, height: rows });
+    const paintDots = dots.getContext('2d');
+    const image = paintDots.createImageData(columns, rows);
+    const pixels = new Uint32Array(image.data.buffer);
+    const pixelOf = [colours.free.far, colours.held.far, colours.sold.far];
+    seatMap.states.forEach((state, index) => (pixels[index] = pixelOf[state]));
+    for (const seat of seatMap.mine) pixels[seat - 1] = colours.mine.far;
+    paintDots.putImageData(image, 0, 0);
+
+    Object.assign(picture, { width: columns * side, height: rows * side, of: seatMap, side });
     const paint = picture.getContext('2d');
-    const { length } = seatMap.states;
-    const gap = side > 1 ? 1 : 0;
-    for (const name of ['free', 'held', 'sold', 'mine']) {
-      paint.fillStyle = name === 'free' ? colours.free.line : colours[name].fill;
-      for (let seat = 1; seat <= length; seat++) {
-        const state = seatMap.mine.has(seat) ? 'mine' : STATE_NAMES[seatMap.states[seat - 1]];
-        if (state === name) paint.fillRect(((seat - 1) % columns) * side, Math.floor((seat - 1) / columns) * side, side - gap, side - gap);
-      }
-    }
+    paint.imageSmoothingEnabled = false;
+    paint.drawImage(dots, 0, 0, picture.width, picture.height);
+    if (side === 1) return;
+    for (let column = 1; column <= columns; column++) paint.clearRect(column * side - 1, 0, 1, picture.height);
+    for (let row = 1; row <= rows; row++) paint.clearRect(0, row * side - 1, picture.width, 1);
   }
 
   // The seats in sight, those of one state at a time.
@@ -854,10 +873,10 @@ function createMapView(node) {
     context.lineWidth = 1;
     context.strokeStyle = line;
     context.stroke();
-    if (at.scale < LEGIBLE || name === 'sold' || name === 'held') return;
+    const size = Math.floor(at.scale * Math.min(0.36, 1.35 / String(seatMap.states.length).length));
+    if (size < LEGIBLE || name === 'sold' || name === 'held') return;
     context.fillStyle = ink;
-    const digits = String(seatMap.states.length).length;
-    context.font = `${Math.floor(at.scale * Math.min(0.34, 1.3 / digits))}px system-ui, sans-serif`;
+    context.font = `${size}px system-ui, sans-serif`;
     context.textAlign = 'center';
     context.textBaseline = 'middle';
     for (const seat of seats) {
