@@ -8,6 +8,7 @@ const MAP_POLL_MS = 2000; // of a large map less often
 const LARGE_MAP_SEATS = 5000;
 const EVENT_POLL_MS = 5000;
 const SHOP_POLL_MS = 3000; // while the shop is to confirm
+const URGENT_MS = 60000; // a clock below this is in another colour
 const HOLD_ATTEMPTS = 6;
 const SEATS_NAMED_MAX = 8; // a longer list of seats is shortened
 
@@ -130,13 +131,15 @@ function tick() {
   if (place?.activeExpiresAt) {
     const leftMs = untilServer(place.activeExpiresAt);
     setText(sale.parts.stay, clockText(leftMs));
-    sale.parts.stay.classList.toggle('urgent', leftMs < 60000);
+    const isUrgent = leftMs < URGENT_MS;
+    if (isUrgent && !sale.parts.stay.classList.contains('urgent')) announce(text('seats.minuteLeft'), true);
+    sale.parts.stay.classList.toggle('urgent', isUrgent);
     if (leftMs <= 0 && sale.host.canChoose && !sale.isAsking) askForPlace();
   }
   for (const card of sale.parts.mine.querySelectorAll('[data-expires]')) {
     const leftMs = untilServer(card.dataset.expires);
     setText(card, clockText(leftMs));
-    card.classList.toggle('urgent', leftMs < 60000);
+    card.classList.toggle('urgent', leftMs < URGENT_MS);
     if (leftMs <= 0) loadReservation(card.dataset.reservation);
   }
 }

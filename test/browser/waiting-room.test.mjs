@@ -84,6 +84,7 @@ describe('waiting', () => {
     await room.leave(others[0]);
     await until('position 3', async () => (await position(page)) === 3);
     const bar = await progress(page);
+    assert.equal(bar, 50, 'one of three people ahead has gone');
     const isKept = async () => {
       await until('the same place', async () => (await page.locator('[data-part=position]').count()) === 1 && (await position(page)) === 3);
       assert.ok((await progress(page)) >= bar);
