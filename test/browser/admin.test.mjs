@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 import path from 'node:path';
 import { users, eachOf, WaitingRoom } from '../e2e/support/queue.mjs';
-import { concert, removeFolder, run, start, tempFolder, test, until } from '../e2e/support/server.mjs';
+import { concert, isCluster, removeFolder, run, start, tempFolder, test, until } from '../e2e/support/server.mjs';
 import { DESKTOP, PHONE, assertAccessible, assertFits, launchBrowser, shoot, visit } from './support/browser.mjs';
 
 let server;
@@ -212,7 +212,7 @@ for (const [language, size] of [['en', DESKTOP], ['ko', PHONE]]) {
 
 test('the audit trail is read page by page', async () => {
   await put('PAGES/1');
-  await eachOf(Array.from({ length: 60 }), 4, (_, i) => server.admin('PATCH', '/admin/queue/PAGES/1', { maxWaiting: 100 + i }));
+  await eachOf(Array.from({ length: 60 }), 1, (_, i) => server.admin('PATCH', '/admin/queue/PAGES/1', { maxWaiting: 100 + i }));
   const visitor = await inside({}, server.adminKey, '#/audit');
   const rows = visitor.page.locator('.audit-table tbody tr');
   await until('the first page', async () => (await rows.count()) === 50);
@@ -299,6 +299,12 @@ test('many events with long titles and large numbers fit; the page survives a re
   }
   await page.setViewportSize({ width: 1280, height: 900 });
   await shoot(page, 'admin-many');
+  if (isCluster) {
+    // A node has its port for itself, so the test can't start two on the one that the page knows.
+    await leave(visitor);
+    await own.stop();
+    return;
+  }
   await own.stop();
   await until('the loss is shown', () => page.locator('#connection').isVisible());
   const again = await start({ dataDir: path.join(folder, 'long'), listen: `127.0.0.1:${own.port}` });
