@@ -274,7 +274,7 @@ test('a demo server sends a crowd, which is seen to wait and buy; other servers 
   await slider.dispatchEvent('change');
   await until('the server has it', async () => (await own.admin('GET', '/admin/simulator')).json.arrivalsPerSecond === 100);
   await page.getByRole('link', { name: 'Watch the event' }).click();
-  await until('the seats are seen to be sold', async () => Number((await page.locator('.chart').last().locator('.chart-number').allTextContents())[0].replace(/\D/g, '')) > 0);
+  await until('the seats are seen to be sold', async () => Number((await page.locator('.chart').last().locator('.chart-number').allTextContents())[0]?.replace(/\D/g, '')) > 0);
   await shoot(page, 'admin-crowd');
   await page.locator('#nav-simulator').click();
   await until('the crowd is shown', () => stop.isEnabled());
