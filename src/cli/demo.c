@@ -161,17 +161,18 @@ void demo_tour(struct buf *out, const struct demo_site *site) {
              "  home        %s/\n"
              "  a concert   %s/e/CONCERT/1\n"
              "  a time deal %s/e/TIMEDEAL/123\n"
-             "  admin       %s/admin      (asks for the admin key)\n\n"
+             "  admin       %s/admin      (asks for the admin key, the text in %s)\n\n"
+             "To see a crowd wait, move and buy, start the crowd simulator on the admin page, and\n"
+             "open a waiting room in a second window.\n\n"
              "For programs:\n\n"
              "  events      %s/events\n"
              "  metrics     %s/metrics\n"
-             "  API         %s/openapi.json\n"
-             "  admin key   %s\n\n"
-             "Try this in another terminal. One at a time, so that there is a line:\n\n"
+             "  API         %s/openapi.json\n\n"
+             "Or try this in another terminal. One at a time, so that there is a queue:\n\n"
              "  curl -s -X PATCH %s/admin/queue/CONCERT/1 \\\n"
              "       -H \"Authorization: Bearer $(cat %s)\" \\\n"
              "       -H 'Content-Type: application/json' -d '{\"maxActive\": 1}'\n\n",
-             url, url, url, site->admin_url, url, url, url, site->admin_key_path, site->admin_url,
+             url, url, url, site->admin_url, site->admin_key_path, url, url, url, site->admin_url,
              site->admin_key_path);
     buf_add(out, enter_remark(site->auth));
     add_enter(out, site, "ann");

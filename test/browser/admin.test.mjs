@@ -2,8 +2,9 @@
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 import path from 'node:path';
-import { users, eachOf, WaitingRoom } from '../e2e/support/queue.mjs';
-import { concert, isCluster, removeFolder, run, start, tempFolder, test, until } from '../e2e/support/server.mjs';
+import { WaitingRoom, eachOf, keepAlive, users } from '../e2e/support/queue.mjs';
+import { concert, isCluster, removeFolder, run, start, tempFolder, test, times, until } from '../e2e/support/server.mjs';
+import { Stream } from '../e2e/support/sse.mjs';
 import { DESKTOP, PHONE, assertAccessible, assertFits, launchBrowser, shoot, visit } from './support/browser.mjs';
 
 let server;
@@ -46,6 +47,11 @@ function leave(visitor) {
 const field = (page, label, within = page) => within.getByLabel(label, { exact: true });
 // The text of the error that belongs to an input.
 const errorOf = async (page, input) => page.locator(`#${(await input.getAttribute('aria-describedby')).split(' ').at(-1)}`).textContent();
+// The number in the figure with that label.
+const figureOf = async (page, label) => {
+  const shown = page.locator('.figures > div').filter({ has: page.getByText(label, { exact: true }) }).locator('dd');
+  return Number((await shown.textContent()).replace(/\D/g, ''));
+};
 const put = async (name, more = {}) => assert.equal((await server.admin('PUT', `/admin/events/${name}`, concert(more))).status, 201);
 const get = async (name) => (await server.admin('GET', `/admin/events/${name}`)).json;
 
@@ -265,8 +271,7 @@ test('a demo server sends a crowd, which is seen to wait and buy; other servers 
   await assertAccessible(page, 'the simulator');
   await assertFits(page, 'the simulator');
   await start_.click();
-  const figureOf = async (label) => page.locator('.figures > div').filter({ has: page.getByText(label, { exact: true }) }).locator('dd').textContent();
-  await until('somebody has bought', async () => Number(await figureOf('Bought')) > 0);
+  await until('somebody has bought', async () => (await figureOf(page, 'Bought')) > 0);
   assert.ok(await start_.isDisabled() && (await page.getByLabel('People', { exact: true }).isDisabled()));
   await shoot(page, 'admin-simulator');
   const slider = page.getByLabel('Arrivals per second', { exact: true });
@@ -283,6 +288,26 @@ test('a demo server sends a crowd, which is seen to wait and buy; other servers 
   await until('the page shows it', () => start_.isEnabled());
   await leave(visitor);
   await own.stop();
+});
+
+const STREAMS = times(5000);
+test(`${STREAMS} streams of people who wait are open while the page shows the event`, async () => {
+  const others = (await server.admin('GET', '/admin/stats')).json.totals.waiting;
+  const room = await WaitingRoom.open(server, 'CROWD/1', { maxActive: 1, graceSeconds: 3600 });
+  const agent = keepAlive(32);
+  const [first, ...waiting] = await eachOf(users(STREAMS + 1, 'crowd'), 32, (user) => room.enter(user, { agent }));
+  agent.release();
+  const visitor = await inside({ size: DESKTOP }, keys.read);
+  const page = visitor.page;
+  const streams = await eachOf(waiting, 64, (place) => Stream.open(room, place.entryToken));
+  await until('the page counts the streams', async () => (await figureOf(page, 'Live streams')) >= STREAMS);
+  await until('the page counts the people', async () => (await figureOf(page, 'Waiting')) === others + STREAMS);
+  assert.equal((await room.leave(first.entryToken)).status, 204);
+  await until('the next one is told', () => streams[0].last.data.status === 'ACTIVE');
+  await until('the page shows one less', async () => (await figureOf(page, 'Waiting')) === others + STREAMS - 1);
+  for (const stream of streams) stream.destroy();
+  await until('the page counts them out', async () => (await figureOf(page, 'Live streams')) < STREAMS);
+  await leave(visitor);
 });
 
 test('many events with long titles and large numbers fit; the page survives a restart of the server', async () => {
