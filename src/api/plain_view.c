@@ -476,9 +476,15 @@ static const char *problem_key(enum err problem) {
     return err_status(problem) >= 500 ? "plain.problem.unavailable" : "plain.problem.other";
 }
 
+/* A page that waits must go on loading itself after a problem that passes, or its user would count
+ * as gone. To load it again sends no form: it is a GET. */
+static int64_t problem_reload_s(enum err problem) {
+    bool passes = err_status(problem) >= 500 || problem == ERR_TOO_MANY_REQUESTS;
+    return passes ? RELOAD_S_UNAVAILABLE : 0;
+}
+
 void plain_view_add_problem(const struct plain_view *v, enum err problem, struct buf *out) {
-    /* To load the page again sends no form: it is a GET. */
-    add_head(v, out, err_status(problem) >= 500 ? RELOAD_S_UNAVAILABLE : 0);
+    add_head(v, out, problem_reload_s(problem));
     add_notice(v, out, problem_key(problem));
     if (v->type.len > 0) {
         buf_add(out, STR("<p><a href=\""));

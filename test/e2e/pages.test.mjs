@@ -540,6 +540,28 @@ describe('the view without JavaScript', () => {
       await limited.stop();
     }
   });
+
+  test('a page that waits goes on loading itself after the limit on requests', { skip: isCluster }, async () => {
+    const limited = await start({ args: ['--users-auth', 'anonymous', '--limits-exempt', '192.0.2.1', '--limits-requests-burst', '5', '--limits-requests-per-address', '1'] });
+    try {
+      const room = await WaitingRoom.open(limited, 'CONCERT/1', { maxActive: 1 });
+      const [ann, ben] = [0, 1].map(() => new PlainBrowser(limited, `/e/${room.name}?view=plain`));
+      for (const one of [ann, ben]) {
+        await one.load();
+        await one.did('enter');
+      }
+      assert.match(ben.text, /Your place: 1</);
+      const refused = await until('the limit is reached', async () => {
+        const answer = await ben.ask('GET', ben.target);
+        return answer.status !== 200 && answer;
+      });
+      assert.equal(refused.status, 429);
+      ben.text = refused.text;
+      assert.ok(ben.reloads >= Number(refused.headers['retry-after']) && ben.reloads <= 30, `${ben.reloads} s`);
+    } finally {
+      await limited.stop();
+    }
+  });
 });
 
 describe('the files of web/', () => {
