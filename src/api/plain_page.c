@@ -258,6 +258,11 @@ void plain_page_post(struct api *api, struct exchange *x, const str *captures) {
         queue_refuse(x, ERR_FOREIGN_ORIGIN);
         return;
     }
+    struct queue_event event;
+    if (!queue_event_find(api, captures[0], captures[1], NULL, &event)) {
+        queue_refuse(x, ERR_EVENT_NOT_FOUND); /* before the path becomes part of a Location */
+        return;
+    }
     if (str_eq(action, STR("hold"))) {
         hold(q);
         return;

@@ -497,6 +497,13 @@ describe('the view without JavaScript', () => {
     assert.match(await ann.load(), /It is your turn/);
     for (const body of ['', 'action=', 'action=steal', 'x', '%', 'action=%ff']) assert.equal((await ann.ask('POST', ann.target, body)).status, 422, body);
     assert.equal((await ann.ask('POST', '/e/PLAIN/none', 'action=enter')).status, 404);
+    await ann.did('hold', { section: 'A', quantity: '1' });
+    const [, held] = /name="reservation" value="([^"]*)"/.exec(ann.text);
+    for (const target of ['/e/PLAIN/none', '/e/a%20%3Cb%3E/%ED%95%9C', '/e/..%2F..%2F/1']) {
+      const answer = await ann.ask('POST', target, `action=cancel&reservation=${held}`);
+      assert.deepEqual([answer.status, answer.headers.location], [404, undefined], target);
+    }
+    assert.match(await ann.load(), /Held for you until/);
     const own = browse(room);
     own.headers = { origin: server.url.replace('127.0.0.1', 'localhost'), host: `localhost:${new URL(server.url).port}` };
     await own.load();
