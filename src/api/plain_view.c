@@ -412,9 +412,9 @@ int64_t plain_view_reload_s(const struct plain_view *v) {
     if (v->has_place && v->place.status == ENTRY_ACTIVE) return active_reload_s(v);
     if (v->has_place && v->place.status != ENTRY_WAITING) return 0;
     if (!v->has_place && v->state == EVENT_DRAFT) {
+        if (v->event->opens_at_ms == CLOCK_NONE_MS) return RELOAD_S_CLOSED;
         int64_t left_s = (v->event->opens_at_ms - v->now_ms) / 1000 + 1;
-        bool is_soon = v->event->opens_at_ms != CLOCK_NONE_MS && left_s < RELOAD_S_CLOSED;
-        return !is_soon ? RELOAD_S_CLOSED : left_s < 1 ? 1 : left_s;
+        return left_s > RELOAD_S_CLOSED ? RELOAD_S_CLOSED : left_s < 1 ? 1 : left_s;
     }
     if (!v->has_place) return 0;
     int64_t seconds = v->admits ? v->place.estimate_s / 10 : RELOAD_S_MAX;
