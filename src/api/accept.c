@@ -95,13 +95,15 @@ static size_t any_language(str header, const str *codes, size_t count, size_t ot
 
 size_t accept_language(str header, const str *codes, size_t count, size_t otherwise) {
     size_t best = otherwise;
+    size_t any = count; /* what "*" stands for, found once: it takes a walk through the header */
     int best_q = 0;
     struct accept_item item;
     str rest = header;
     while (rest.len > 0 && next_item(&rest, &item)) {
         if (item.q <= best_q) continue;
-        size_t found = str_eq(item.value, STR("*")) ? any_language(header, codes, count, otherwise)
-                                                    : find_language(item.value, codes, count);
+        bool is_any = str_eq(item.value, STR("*"));
+        if (is_any && any == count) any = any_language(header, codes, count, otherwise);
+        size_t found = is_any ? any : find_language(item.value, codes, count);
         if (found == count) continue;
         best = found;
         best_q = item.q;
