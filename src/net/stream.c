@@ -99,5 +99,7 @@ void stream_end(struct stream *s) {
 }
 
 int64_t streams_open(void) {
-    return (int64_t)(counter_total(COUNT_SSE_OPENED) - counter_total(COUNT_SSE_CLOSED));
+    /* In this order: a stream that comes and goes meanwhile must not count as minus one. */
+    uint64_t closed = counter_total(COUNT_SSE_CLOSED);
+    return (int64_t)(counter_total(COUNT_SSE_OPENED) - closed);
 }

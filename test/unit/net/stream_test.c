@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -724,6 +725,30 @@ static void a_problem_may_have_more_members_and_say_when_to_retry(void **state) 
     finish(0, 0);
 }
 
+static void *open_and_close(void *stops) {
+    while (!atomic_load((atomic_bool *)stops)) {
+        count(COUNT_SSE_OPENED, 1);
+        count(COUNT_SSE_CLOSED, 1);
+    }
+    return NULL;
+}
+
+static void streams_that_come_and_go_are_never_fewer_than_none(void **state) {
+    (void)state;
+    atomic_bool stops = false;
+    pthread_t thread;
+    int64_t least = 0;
+    assert_int_equal(pthread_create(&thread, NULL, open_and_close, &stops), 0);
+    for (int i = 0; i < 100000; i++) {
+        int64_t now = streams_open();
+        if (now < least) least = now;
+    }
+    atomic_store(&stops, true);
+    pthread_join(thread, NULL);
+    assert_int_equal(least, 0);
+    assert_int_equal(streams_open(), 0);
+}
+
 int main(void) {
     memset(large_part, 'x', sizeof large_part);
     signal(SIGPIPE, SIG_IGN);
@@ -751,6 +776,7 @@ int main(void) {
         cmocka_unit_test(a_server_that_stops_ends_streams_in_order),
         cmocka_unit_test(a_stream_that_ends_may_end_another),
         cmocka_unit_test(a_problem_may_have_more_members_and_say_when_to_retry),
+        cmocka_unit_test(streams_that_come_and_go_are_never_fewer_than_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
