@@ -8,7 +8,7 @@
 const [, , eventType, eventId] = location.pathname.split('/');
 const eventPath = `/events/${eventType}/${eventId}`;
 const queuePath = `/queue/${eventType}/${eventId}`;
-const returnTo = new URLSearchParams(location.search).get('rd');
+const returnTo = new URLSearchParams(location.search).get('rd') || null;
 
 const POLL_MS = 5000; // while streams do not work
 const SILENCE_MS = 90000; // a stream that says nothing for longer may be dead
@@ -624,6 +624,7 @@ function stopChecking() {
 function allowedReturn() {
   if (returnTo === null || !URL.canParse(returnTo, location.href)) return null;
   const url = new URL(returnTo, location.href);
+  if (url.pathname + url.search === location.pathname + location.search) return null; // would load itself for ever
   if (!/^https?:$/.test(url.protocol) || url.username || url.password) return null;
   if (url.origin === location.origin) return url;
   return (room.event.returnHosts ?? []).includes(url.host) ? url : null;

@@ -277,6 +277,15 @@ describe('states', () => {
       assert.equal(await page.locator('a[data-part=go]').isVisible(), false, address);
       await page.close();
     }
+    for (const address of ['', '#top']) {
+      const page = await visitor.open(`/e/RETURN/1?rd=${encodeURIComponent(address)}`);
+      const enter = page.getByRole('button', { name: say('event.enter.button') });
+      await enter.or(page.locator('.admitted')).waitFor();
+      if (await enter.isVisible()) await enter.click();
+      await headline(page, say('event.turn.title'));
+      assert.equal(await page.locator('a[data-part=go]').isVisible(), false, 'no way that leads to this page again');
+      await page.close();
+    }
     const page = await visitor.open(`/e/RETURN/1?rd=${encodeURIComponent('https://shop.example/cart?id=1')}`);
     await page.getByRole('link', { name: say('event.turn.go') }).waitFor();
     await page.waitForURL('https://shop.example/cart?id=1');
