@@ -237,7 +237,10 @@ function showClosed(name) {
 
 async function reloadWithoutPlace() {
   if (document.hidden) return;
-  if (await loadEvent()) showWithoutPlace();
+  const { name } = view;
+  const isThere = await loadEvent();
+  if (view.name !== name || isEntering) return; // a place was taken meanwhile
+  if (isThere) showWithoutPlace();
   else showMessage('notFound');
 }
 

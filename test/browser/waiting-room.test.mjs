@@ -235,6 +235,27 @@ describe('states', () => {
     await visitor.close();
   });
 
+  test('an answer about the event that comes after the place does not hide the place', async () => {
+    const say = speaker('en');
+    await crowdedRoom('LATE/1', 2);
+    const visitor = await visit(browser, server.url);
+    await visitor.context.clock.install();
+    const page = await visitor.open('/e/LATE/1');
+    const enter = page.getByRole('button', { name: say('event.enter.button') });
+    await enter.waitFor();
+    const held = [];
+    await page.route('**/events/LATE/1', (route) => void held.push(route));
+    await page.clock.fastForward(16000);
+    await until('the page has asked', () => held.length > 0);
+    await takePlace(page, say);
+    const answered = page.waitForResponse('**/events/LATE/1');
+    for (const route of held) await route.continue();
+    await (await answered).finished();
+    await page.evaluate(() => fetch('/health')); // what comes after it in the page has been done, too
+    assert.equal(await position(page), 2);
+    await visitor.close();
+  });
+
   test('full, closed, draining, sold out and unknown events', async () => {
     const say = speaker('ko');
     await crowdedRoom('FULL/1', 2, { queue: { maxWaiting: 1 } });
