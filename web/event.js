@@ -18,6 +18,7 @@ const COUNTDOWN_CHECK_MS = 60000; // the same, for the many who wait for the ope
 const RETURN_MS = 4000; // time to read that it is one's turn before the page goes on
 const PACE_SECONDS = 15; // before that, how fast a place moves is not known
 const LONG_TITLE = 60; // characters; a longer one is set smaller
+const LONG_FIGURE = 6; // the same of a position or countdown
 const ANNOUNCE_MS = 20000; // a screen reader is told a new position at most this often
 
 const room = {
@@ -245,19 +246,19 @@ async function reloadWithoutPlace() {
 }
 
 function showCountdown() {
-  showView('before', (parts) => {
-    parts.opensAt.textContent = text('event.before.opensAt', { time: dateAndTime(room.event.opensAt) });
-    setText(parts.seats, hasStock() ? number(seatsLeft()) : '–');
-    setText(parts.perPerson, number(room.event.maxPerUser));
+  const parts = showView('before', ({ countdown }) => {
     const stopTicking = ticking(() => {
       const leftMs = untilServer(room.event.opensAt);
-      setText(parts.countdown, countdownText(leftMs));
+      setFigure(countdown, countdownText(leftMs));
       setTitle(countdownText(leftMs));
       if (leftMs <= 0) enter();
     });
     const stopAsking = repeating(COUNTDOWN_CHECK_MS, reloadWithoutPlace); // it may be moved
     return () => (stopTicking(), stopAsking());
   });
+  setText(parts.opensAt, text('event.before.opensAt', { time: dateAndTime(room.event.opensAt) }));
+  setText(parts.seats, hasStock() ? number(seatsLeft()) : '–');
+  setText(parts.perPerson, number(room.event.maxPerUser));
 }
 
 // Long countdowns in days, and then as a clock.
@@ -480,20 +481,26 @@ function comeBackText() {
   return graceSeconds ? text('event.waiting.comeBack', { time: lengthText(graceSeconds) }) : text('event.waiting.comeBackSoon');
 }
 
+// The large number. One that is long is set smaller, so that it stays on one line of a phone.
+function setFigure(node, value) {
+  setText(node, value);
+  node.classList.toggle('long', value.length > LONG_FIGURE);
+}
+
 // The number falls to its new value in steps that the eye can follow.
 function rollTo(parts, position) {
   parts.rolling?.();
   const from = parts.shown ?? position;
   parts.shown = position;
   if (from <= position || matchMedia('(prefers-reduced-motion: reduce)').matches || document.hidden) {
-    setText(parts.position, number(position));
+    setFigure(parts.position, number(position));
     return;
   }
   const began = performance.now();
   let frame = 0;
   const step = (now) => {
     const part = Math.min(1, Math.max(0, (now - began) / 700));
-    setText(parts.position, number(Math.round(from + (position - from) * (1 - (1 - part) ** 3))));
+    setFigure(parts.position, number(Math.round(from + (position - from) * (1 - (1 - part) ** 3))));
     if (part < 1) frame = requestAnimationFrame(step);
   };
   frame = requestAnimationFrame(step);

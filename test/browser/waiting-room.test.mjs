@@ -235,6 +235,25 @@ describe('states', () => {
     await visitor.close();
   });
 
+  test('a moved opening: the countdown and its date follow; a long one stays on one line', async () => {
+    const hours = (count) => new Date(Date.now() + count * 3600000).toISOString();
+    await WaitingRoom.open(server, 'MOVED/1', {}, { ...SALE, opensAt: hours(20) });
+    const visitor = await visit(browser, server.url, { size: { width: 320, height: 700 } });
+    await visitor.context.clock.install();
+    const page = await visitor.open('/e/MOVED/1');
+    const countdown = page.locator('[data-part=countdown]');
+    await page.waitForFunction(() => /^(19:59|20:00):\d\d$/.test(document.querySelector('[data-part=countdown]')?.textContent));
+    const { height, line } = await countdown.evaluate((node) => ({ height: node.clientHeight, line: parseFloat(getComputedStyle(node).lineHeight) }));
+    assert.ok(height < 1.5 * line, 'one line');
+    const before = await page.locator('[data-part=opensAt]').textContent();
+    const { status } = await server.admin('PATCH', '/admin/events/MOVED/1', { opensAt: hours(100) });
+    assert.equal(status, 200);
+    await page.clock.fastForward(61000);
+    await page.waitForFunction(() => document.querySelector('[data-part=countdown]').textContent === '4 days');
+    assert.notEqual(await page.locator('[data-part=opensAt]').textContent(), before);
+    await visitor.close();
+  });
+
   test('an answer about the event that comes after the place does not hide the place', async () => {
     const say = speaker('en');
     await crowdedRoom('LATE/1', 2);
