@@ -270,10 +270,21 @@ function showEnter() {
     setTitle();
     return repeating(EVENT_CHECK_MS, reloadWithoutPlace);
   });
+  const name = enterName();
+  setText(parts.title, text(`event.enter.${name}.title`));
+  setText(parts.detail, text(`event.enter.${name}.detail`));
   setHidden(parts.seatsBox, !hasStock());
   setHidden(parts.perPersonBox, !hasStock());
   setText(parts.seats, number(seatsLeft()));
   setText(parts.perPerson, number(room.event.maxPerUser));
+}
+
+// The texts about a place that can be taken: there may be no seat for it now.
+function enterName() {
+  const { state, sections } = room.event;
+  if (state === 'PAUSED') return 'paused';
+  if (!hasStock() || seatsLeft() > 0) return 'open';
+  return sections.some(({ held }) => held > 0) ? 'allHeld' : 'soldOut';
 }
 
 // ------------------------------------------------------------------------------- taking a place

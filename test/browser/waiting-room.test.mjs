@@ -5,7 +5,7 @@ import { after, before, describe } from 'node:test';
 
 import { freePort } from '../e2e/support/nginx.mjs';
 import { startSigned, jwt } from '../e2e/support/jwt.mjs';
-import { WaitingRoom } from '../e2e/support/queue.mjs';
+import { WaitingRoom, bearer } from '../e2e/support/queue.mjs';
 import { isCluster, removeFolder, start, tempFolder, test, until } from '../e2e/support/server.mjs';
 import { DESKTOP, PHONE, assertAccessible, assertFits, launchBrowser, shoot, speaker, visit } from './support/browser.mjs';
 
@@ -254,6 +254,27 @@ describe('states', () => {
     await visitor.close();
   });
 
+  test('before a place is taken, the page says that nobody is admitted or no seat is free', async () => {
+    const say = speaker('en');
+    const room = await WaitingRoom.open(server, 'NONE/1', {}, { ...SALE, sections: [{ id: 'A', capacity: 2, price: 10 }] });
+    const { entryToken } = await room.enter('ann');
+    const visitor = await visit(browser, server.url);
+    const page = await visitor.open('/e/NONE/1');
+    await headline(page, say('event.enter.open.title'));
+    const body = { eventType: 'NONE', eventId: '1', section: 'A', quantity: 2 };
+    const { json } = await server.call('POST', '/reservations', { headers: bearer(entryToken), body });
+    await page.reload();
+    await headline(page, say('event.enter.allHeld.title'));
+    await server.call('POST', `/reservations/${json.id}/confirm`, { headers: bearer(entryToken), body: {} });
+    await page.reload();
+    await headline(page, say('event.enter.soldOut.title'));
+    await assertAccessible(page, 'sold out');
+    await room.did('pause');
+    await page.reload();
+    await headline(page, say('event.enter.paused.title'));
+    await visitor.close();
+  });
+
   test('an answer about the event that comes after the place does not hide the place', async () => {
     const say = speaker('en');
     await crowdedRoom('LATE/1', 2);
@@ -337,7 +358,7 @@ describe('states', () => {
     const visitor = await visit(browser, server.url, { size: { width: 320, height: 700 } });
     for (const [index, title] of hostile.entries()) {
       const name = `HOSTILE/${index}`;
-      const page_ = { name: title.slice(0, 60), accent: '#ffee00', texts: { en: { 'event.enter.title': title } } };
+      const page_ = { name: title.slice(0, 60), accent: '#ffee00', texts: { en: { 'event.enter.open.title': title } } };
       await WaitingRoom.open(server, name, { maxActive: 5 }, { title, notice: title, page: page_, sections: [{ id: 'A', name: title.slice(0, 50), capacity: 20, price: 10 ** 12 }, { id: 'B', name: 'B', capacity: 5 }] });
       const page = await visitor.open(`/e/${name}`);
       await page.locator('[data-part=enter]').waitFor();
