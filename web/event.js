@@ -696,7 +696,7 @@ async function openSeats(canChoose) {
     byId('view').replaceChildren();
   }
   setHidden(byId('seats'), false);
-  return seats.show({ node: byId('seats'), room, canChoose, leave, lookUpPlace, remember, recall });
+  return seats.show({ node: byId('seats'), room, canChoose, leave, lookUpPlace, onBookings, remember, recall });
 }
 
 // ------------------------------------------------------------------------------------- the end
@@ -711,6 +711,11 @@ function ended({ status, activeExpiresAt }, before) {
   if (status === 'EXPIRED' && room.event.closesAt !== null && untilServer(room.event.closesAt) <= 0) showMessage('closed');
   else showMessage(names[status] ?? 'expired', { values: { time: room.event.graceSeconds ? lengthText(room.event.graceSeconds) : '' }, action: enterAgain(status !== 'COMPLETED') });
   if (was === 'stay' || status === 'COMPLETED') openSeats(false);
+}
+
+// A place that was completed says so. What was bought may have been cancelled since.
+function onBookings(count) {
+  if (room.place?.status === 'COMPLETED') showMessage(count > 0 ? 'completed' : 'completedNone', { action: enterAgain(false) });
 }
 
 // ---------------------------------------------------------------------------------------- start

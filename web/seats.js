@@ -19,7 +19,7 @@ const STATE_OF_LETTER = { A: FREE, H: HELD, C: SOLD };
 const STATE_NAMES = ['free', 'held', 'sold'];
 
 const sale = {
-  host: null, // what event.js gave: { node, room, canChoose, leave, lookUpPlace, remember, recall }
+  host: null, // what event.js gave: { node, room, canChoose, leave, lookUpPlace, onBookings, remember, recall }
   parts: null, // the elements that are updated
   sectionId: null,
   seatMap: null, // of the section that is shown
@@ -405,7 +405,7 @@ async function hold(wanted) {
   else if (answer.body?.requestId && answer.status < 300) followRequest({ id: answer.body.requestId, position: answer.body.position, wanted });
   else await holdRefused(answer.code, answer.body, wanted);
   showChoice();
-  loadMap();
+  lookAgain();
 }
 
 async function sendHold(path, body) {
@@ -535,6 +535,7 @@ async function loadReservations() {
   const live = answer.body.reservations.filter((one) => one.eventType === eventType && one.eventId === eventId);
   for (const one of live) sale.reservations.set(one.id, one);
   for (const { id, status } of sale.reservations.values()) if (status === 'HELD' && !live.some((one) => one.id === id)) loadReservation(id);
+  countBookings();
   showMine();
   showChoice();
 }
@@ -555,9 +556,18 @@ function onReservation(reservation) {
   sale.reservations.set(reservation.id, reservation);
   if (before?.status === reservation.status) return;
   if (reservation.status === 'EXPIRED') announce(text('seats.card.expired'));
+  countBookings();
   showMine();
   showChoice();
-  if (sale.host.canChoose) loadMap();
+  if (sale.host.canChoose) lookAgain();
+}
+
+const countBookings = () => sale.host.onBookings([...sale.reservations.values()].filter(({ status }) => status === 'CONFIRMED').length);
+
+// The map and the counts of the sections, after this person has changed them.
+function lookAgain() {
+  loadMap();
+  loadEvent();
 }
 
 // What only the shop confirms changes without this page.

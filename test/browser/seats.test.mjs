@@ -100,6 +100,7 @@ describe('a purchase', () => {
       await page.getByRole('button', { name: say('seats.card.cancel') }).click();
       await page.getByRole('button', { name: say('seats.cancel.yes'), exact: true }).last().click();
       await card(page, 'cancelled').waitFor();
+      await page.getByRole('heading', { name: say('event.completedNone.title') }).waitFor();
       assert.deepEqual(await takenSeats(name), ['7H'], 'only the seat of the second browser');
       await rival.visitor.close();
       await visitor.close();
