@@ -147,7 +147,7 @@ static void add_head(const struct plain_view *v, struct buf *out, int64_t reload
     buf_add(out,
             STR("</title>\n<link rel=\"icon\" href=\"data:,\">\n<link rel=\"stylesheet\" href=\""));
     page_set_add_asset_url(v->set, STR("app.css"), out);
-    buf_add(out, STR("\">\n</head>\n<body>\n<main>\n<h1>"));
+    buf_add(out, STR("\">\n</head>\n<body>\n<main class=\"plain\">\n<h1 dir=\"auto\">"));
     if (v->event != NULL)
         html_escape(out, str_of(v->event->title));
     else
@@ -310,7 +310,7 @@ static bool is_sold_out(const struct plain_view *v) {
 
 static void add_state(const struct plain_view *v, struct buf *out) {
     if (v->notice.len > 0) {
-        buf_add(out, STR("<p class=\"notice\">"));
+        buf_add(out, STR("<p class=\"notice\" dir=\"auto\">"));
         html_escape(out, v->notice);
         buf_add(out, STR("</p>\n"));
     }
@@ -382,8 +382,8 @@ static void add_active(const struct plain_view *v, struct buf *out) {
         buf_add(out, STR("</a></p>\n"));
     }
     buf_add(out, STR("</div>\n"));
+    add_reservations(v, out); /* what is held comes first: its time runs */
     add_hold_form(v, out);
-    add_reservations(v, out);
     add_action(v, out, "leave", "plain.leaveActive");
 }
 

@@ -384,6 +384,39 @@ describe('states', () => {
   });
 });
 
+describe('without JavaScript', () => {
+  for (const language of ['en', 'ko'])
+    test(`a person waits, is admitted, holds and confirms seats (${language})`, async () => {
+      const say = speaker(language);
+      const name = `NOSCRIPT/${language}`;
+      const sections = [{ id: 'A', name: 'The best seats in the middle of the hall', capacity: 40, price: 1500000 }];
+      const { room, others } = await crowdedRoom(name, 1, { event: { sections } });
+      const visitor = await visit(browser, server.url, { language, size: { width: 320, height: 700 }, context: { javaScriptEnabled: false } });
+      const page = await visitor.open(`/e/${name}`);
+      const look = async (state) => {
+        await assertFits(page, state);
+        await shoot(page, `plain-${state}-${language}-320`);
+      };
+      const press = (key) => page.getByRole('button', { name: say(key), exact: true }).click();
+      await press('plain.enter');
+      await page.getByText(say('plain.place', { position: 1 })).waitFor();
+      await look('waiting');
+      await room.leave(others[0]);
+      await page.getByRole('heading', { name: say('plain.active') }).waitFor();
+      await look('active');
+      await page.locator('select[name=quantity]').selectOption('2');
+      await press('plain.hold.button');
+      const headings = page.getByRole('heading', { level: 2 });
+      await page.getByRole('heading', { name: say('plain.reservations') }).waitFor();
+      assert.deepEqual(await headings.allTextContents(), ['plain.active', 'plain.reservations', 'plain.hold.title'].map((key) => say(key)), 'what is held comes before choosing more');
+      await look('held');
+      await press('plain.reservation.confirm');
+      await page.getByText(say('plain.completed')).waitFor();
+      await look('confirmed');
+      await visitor.close();
+    });
+});
+
 describe('who the user is', () => {
   test('signed: without the shop the page says what to do, with its assertion the person waits', { skip: isCluster }, async () => {
     const say = speaker('en');

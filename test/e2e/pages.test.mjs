@@ -232,7 +232,7 @@ describe('the settings of the pages', () => {
       const plain = await server.call('GET', '/e/CONCERT/1?view=plain');
       assertNoInline(plain.text, 'plain');
       assert.equal(unescaped(/<button>(.*)<\/button>/.exec(plain.text)[1]), evil);
-      assert.match(plain.text, /<h1>&lt;script&gt;&amp;&quot;<\/h1>/);
+      assert.match(plain.text, /<h1 dir="auto">&lt;script&gt;&amp;&quot;<\/h1>/);
       assert.match((await server.call('GET', '/e/CONCERT/1?view=plain', { headers: { 'accept-language': 'ko' } })).text, /<button>들어가기</);
     } finally {
       await server.stop();
@@ -364,7 +364,7 @@ describe('the view without JavaScript', () => {
     const room = await open({}, { title: 'Winter "tour" <b>' });
     const [ann, ben] = [browse(room), browse(room, '&rd=%2Fshop%3Fa%3D1%26b')];
     await ann.load();
-    assert.match(ann.text, /<h1>Winter &quot;tour&quot; &lt;b&gt;<\/h1>/);
+    assert.match(ann.text, /<h1 dir="auto">Winter &quot;tour&quot; &lt;b&gt;<\/h1>/);
     assert.equal(ann.reloads, null, 'nothing to wait for');
     await ann.did('enter');
     assert.match(ann.text, /It is your turn/);
@@ -476,7 +476,7 @@ describe('the view without JavaScript', () => {
     const { status } = await server.call('PATCH', `/admin/queue/${room.name}`, { headers: bearer(server.adminKey), body: { notice: 'Ten <b>more</b>\n"minutes"' } });
     assert.equal(status, 200);
     const ann = browse(room);
-    assert.match(await ann.load(), /<p class="notice">Ten &lt;b&gt;more&lt;\/b&gt;\n&quot;minutes&quot;<\/p>/);
+    assert.match(await ann.load(), /<p class="notice" dir="auto">Ten &lt;b&gt;more&lt;\/b&gt;\n&quot;minutes&quot;<\/p>/);
   });
 
   test('a form of another site does nothing, nor does one that is none of this page', async () => {
