@@ -17,6 +17,7 @@ const EVENT_CHECK_MS = 15000; // while there is no place: the event may have cha
 const COUNTDOWN_CHECK_MS = 60000; // the same, for the many who wait for the opening
 const RETURN_MS = 4000; // time to read that it is one's turn before the page goes on
 const PACE_SECONDS = 15; // before that, how fast a place moves is not known
+const BOUND_SECONDS = 60; // the server's lower bound is shown until then, if it is not shorter
 const LONG_TITLE = 60; // characters; a longer one is set smaller
 const LONG_FIGURE = 6; // the same of a position or countdown
 const ANNOUNCE_MS = 20000; // a screen reader is told a new position at most this often
@@ -461,7 +462,8 @@ function waitText({ estimatedWaitSeconds, position }) {
   if (pace.position < position) Object.assign(pace, { position, since: now });
   if (estimatedWaitSeconds === null) return text('event.wait.unknown');
   const seconds = (now - pace.since) / 1000;
-  if (seconds < PACE_SECONDS) return text('event.wait.atLeast', { time: lengthText(estimatedWaitSeconds) });
+  if (seconds < PACE_SECONDS && estimatedWaitSeconds >= BOUND_SECONDS) return text('event.wait.atLeast', { time: lengthText(estimatedWaitSeconds) });
+  if (seconds < PACE_SECONDS) return text('event.wait.unknown');
   const moved = pace.position - position;
   if (moved === 0) return text('event.wait.unknown');
   return text('event.wait.about', { time: lengthText(Math.max(estimatedWaitSeconds, (position * seconds) / moved)) });

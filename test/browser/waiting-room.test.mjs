@@ -57,6 +57,7 @@ describe('waiting', () => {
       await takePlace(page, say);
       assert.equal(await position(page), 3);
       assert.equal(await page.locator('[data-part=ahead]').textContent(), say('event.waiting.ahead', { count: 2 }));
+      assert.equal(await page.locator('[data-part=wait]').textContent(), say('event.wait.unknown'), 'a lower bound of a second is no estimate');
       await at('waiting');
       const bars = [await progress(page)];
       for (const [index, expected] of [[0, 2], [1, 1]]) {
