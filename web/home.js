@@ -163,6 +163,7 @@ function start() {
     home.pages++;
     loadEvents();
   });
+  for (const id of ['events', 'soldout', 'popular']) setText(byId(`${id}-empty`), text('home.loading'));
   followBoard('soldout', 'soldout');
   choosePeriod('daily');
   loadEvents();

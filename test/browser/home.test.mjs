@@ -47,4 +47,14 @@ describe('home', () => {
       await page.getByRole('heading', { name: title }).waitFor();
       await visitor.close();
     });
+
+  test('without JavaScript it says so, and does not seem to load', async () => {
+    const say = speaker('en');
+    const visitor = await visit(browser, server.url, { size: PHONE, context: { javaScriptEnabled: false } });
+    const page = await visitor.open('/');
+    const shown = await page.locator('main').innerText();
+    assert.ok(shown.includes(say('common.scripts')), shown);
+    assert.ok(!shown.includes(say('home.loading')), shown);
+    await visitor.close();
+  });
 });
