@@ -213,6 +213,22 @@ describe('the keyboard alone', () => {
 });
 
 describe('the map', () => {
+  test('what gets the focus is not covered by the bar that stays on the screen', async () => {
+    await openRoom('COVER/1');
+    const { say, visitor, page } = await admitted('COVER/1', { size: { width: 390, height: 640 } });
+    for (const key of ['seats.map.closer', 'seats.map.whole']) {
+      const button = page.getByRole('button', { name: say(key), exact: true });
+      await page.evaluate(() => scrollTo(0, 0));
+      await button.focus();
+      const isOnTop = () => button.evaluate((node) => {
+        const { x, y, width, height } = node.getBoundingClientRect();
+        return document.elementFromPoint(x + width / 2, y + height / 2) === node;
+      });
+      await until(`${key} is in sight`, isOnTop);
+    }
+    await visitor.close();
+  });
+
   test('a large hall is zoomed and moved, and follows what others take', async () => {
     await openRoom('HALL/1', { event: { sections: [{ id: 'A', name: 'Hall', capacity: 20000, price: 100 }], currency: 'EUR' } });
     const { say, visitor, page } = await admitted('HALL/1');
