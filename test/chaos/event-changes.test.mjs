@@ -46,7 +46,7 @@ async function sellsAgain(sale, buyer) {
 test('a node that stands still delays one change, and sells at no old price when it goes on', async () => {
   const sale = new Sale(b, 'CONCERT/prices');
   const buyer = await sale.buyer('anna');
-  b.signal('SIGSTOP');
+  await b.freeze();
   const answers = Array.from({ length: 5 }, () => sale.hold(buyer));
   const first = await raisePrice();
   const second = await raisePrice();
@@ -108,7 +108,7 @@ test('a node that is told to stop still answers a change only when the others ca
   const sale = new Sale(b, 'CONCERT/prices');
   const buyer = await sale.buyer('emil');
   const leaving = await cluster.join();
-  b.signal('SIGSTOP');
+  await b.freeze();
   const change = leaving.admin('PATCH', `${EVENT}/sections/A`, { price: ++price });
   await until('the ledger has it', async () => (await cluster.ask(`SELECT 1 FROM sections WHERE price = ${price}`)).length === 1);
   leaving.signal('SIGTERM');

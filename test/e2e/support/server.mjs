@@ -249,6 +249,13 @@ function launchNode(command, env) {
     assertNoReport(self.stderr);
   };
   self.signal = (signal) => kill(self.pid, signal);
+  // SIGSTOP, until every thread stands still: on a busy machine some go on for a while.
+  self.freeze = async () => {
+    kill(self.pid, 'SIGSTOP');
+    const tasks = `/proc/${self.pid}/task`;
+    const isStopped = (thread) => /^State:\s+T/m.test(fs.readFileSync(`${tasks}/${thread}/status`, 'utf8'));
+    await until('every thread stands still', () => fs.readdirSync(tasks).every(isStopped));
+  };
   self.rssBytes = () => {
     const status = fs.readFileSync(`/proc/${self.pid}/status`, 'utf8');
     return Number(/VmRSS:\s+(\d+) kB/.exec(status)[1]) * 1024;
