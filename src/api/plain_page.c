@@ -2,6 +2,7 @@
 #include "api/plain_page.h"
 
 #include <assert.h>
+#include <stdio.h>
 
 #include "api/pages.h"
 #include "api/plain_view.h"
@@ -38,10 +39,20 @@ static void start_page(struct plain_request *q) {
     pages_add_headers(q->x, q->set->texts.codes[q->view.language], STR("no-store"));
 }
 
+/* A header and not a meta element, which checkers of accessibility refuse without a look at what
+ * the page is for. */
+static void add_refresh(struct plain_request *q, int64_t reload_s) {
+    char text[24];
+    if (reload_s == 0) return;
+    snprintf(text, sizeof text, "%lld", (long long)reload_s);
+    reply_header(q->x, STR("Refresh"), str_of(text));
+}
+
 static void send_page(struct plain_request *q, int status) {
     struct pages *pages = q->api->pages;
     struct page_set *set = q->set;
     start_page(q);
+    add_refresh(q, plain_view_reload_s(&q->view));
     plain_view_add(&q->view, reply_start(q->x, status));
     reply_send(q->x, STR("text/html; charset=utf-8"));
     pages_give_back(pages, set);
@@ -65,6 +76,7 @@ static void send_problem(struct plain_request *q, int status) {
     struct pages *pages = q->api->pages;
     struct page_set *set = q->set;
     start_page(q);
+    add_refresh(q, plain_view_problem_reload_s(q->x->problem));
     plain_view_add_problem(&q->view, q->x->problem, reply_start(q->x, status));
     reply_send(q->x, STR("text/html; charset=utf-8"));
     pages_give_back(pages, set);
@@ -211,10 +223,12 @@ static void plain_on_listed(struct listing *l, enum err result) {
         q->view.degraded = true;
     }
     plain_view_add(&q->view, &page);
+    int64_t reload_s = plain_view_reload_s(&q->view);
     free_reservations(l);
     struct pages *pages = q->api->pages;
     struct page_set *set = q->set;
     start_page(q);
+    add_refresh(q, reload_s);
     reply_bytes(q->x, 200, STR("text/html; charset=utf-8"), buf_str(&page));
     pages_give_back(pages, set);
     buf_deinit(&page);

@@ -131,13 +131,11 @@ static void add_escaped_url(const struct plain_view *v, str more, struct buf *ou
     buf_deinit(&url);
 }
 
-static void add_head(const struct plain_view *v, struct buf *out, int64_t reload_s) {
+static void add_head(const struct plain_view *v, struct buf *out) {
     buf_add(out, STR("<!doctype html>\n<html lang=\""));
     html_escape(out, v->set->texts.codes[v->language]);
     buf_add(out, STR("\">\n<head>\n<meta charset=\"utf-8\">\n"
                      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"));
-    if (reload_s > 0)
-        buf_addf(out, "<meta http-equiv=\"refresh\" content=\"%lld\">\n", (long long)reload_s);
     buf_add(out, STR("<title>"));
     if (v->event != NULL) {
         html_escape(out, str_of(v->event->title));
@@ -426,7 +424,7 @@ int64_t plain_view_reload_s(const struct plain_view *v) {
 }
 
 void plain_view_add(const struct plain_view *v, struct buf *out) {
-    add_head(v, out, plain_view_reload_s(v));
+    add_head(v, out);
     if (v->event == NULL) {
         add_notice(v, out, "plain.notFound");
         add_foot(v, out);
@@ -478,13 +476,13 @@ static const char *problem_key(enum err problem) {
 
 /* A page that waits must go on loading itself after a problem that passes, or its user would count
  * as gone. To load it again sends no form: it is a GET. */
-static int64_t problem_reload_s(enum err problem) {
+int64_t plain_view_problem_reload_s(enum err problem) {
     bool passes = err_status(problem) >= 500 || problem == ERR_TOO_MANY_REQUESTS;
     return passes ? RELOAD_S_UNAVAILABLE : 0;
 }
 
 void plain_view_add_problem(const struct plain_view *v, enum err problem, struct buf *out) {
-    add_head(v, out, problem_reload_s(problem));
+    add_head(v, out);
     add_notice(v, out, problem_key(problem));
     if (v->type.len > 0) {
         buf_add(out, STR("<p><a href=\""));

@@ -43,5 +43,6 @@ void plain_view_add_url(const struct plain_view *v, struct buf *out);
 
 /* How long the page waits before it loads itself again, in seconds; 0: it does not. */
 int64_t plain_view_reload_s(const struct plain_view *v);
+int64_t plain_view_problem_reload_s(enum err problem);
 
 #endif

@@ -385,6 +385,17 @@ describe('states', () => {
   });
 });
 
+// axe needs JavaScript, and a page that does not reload meanwhile.
+async function assertStillAccessible(page, where) {
+  const html = await page.content();
+  const context = await browser.newContext();
+  const copy = await context.newPage();
+  await copy.route(page.url(), (route) => route.fulfill({ contentType: 'text/html; charset=utf-8', body: html }));
+  await copy.goto(page.url());
+  await assertAccessible(copy, where);
+  await context.close();
+}
+
 describe('without JavaScript', () => {
   for (const language of ['en', 'ko'])
     test(`a person waits, is admitted, holds and confirms seats (${language})`, async () => {
@@ -396,6 +407,7 @@ describe('without JavaScript', () => {
       const page = await visitor.open(`/e/${name}`);
       const look = async (state) => {
         await assertFits(page, state);
+        await assertStillAccessible(page, `plain ${state}`);
         await shoot(page, `plain-${state}-${language}-320`);
       };
       const press = (key) => page.getByRole('button', { name: say(key), exact: true }).click();
