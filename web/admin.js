@@ -210,7 +210,8 @@ function makeChart({ title, series, format, stacked = false }) {
   const picture = svg('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: 'none', 'aria-hidden': 'true' });
   for (const y of [0.5, HEIGHT / 2, HEIGHT - 0.5]) picture.append(svg('line', { x1: 0, x2: WIDTH, y1: y, y2: y, class: 'grid' }));
   const paths = series.map((name) => svg('path', { class: `${stacked ? 'area' : 'line'} ${name}` }));
-  picture.append(...paths);
+  // Each area begins at the bottom, so the lowest one is drawn last.
+  picture.append(...(stacked ? [...paths].reverse() : paths));
   const values = series.map((name) =>
     element('span', { class: 'chart-value' },
       ...(series.length === 1 ? [] : [
