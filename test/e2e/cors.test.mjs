@@ -17,7 +17,7 @@ const listed = (text) => (text ?? '').toLowerCase().split(/\s*,\s*/);
 const FREE = ['accept-encoding', 'accept-language', 'cookie', 'host', 'if-none-match', 'origin', 'sec-fetch-site', 'x-forwarded-uri', 'x-original-uri'];
 const READ = names(/(?:http_header\([^)]*?STR\(|#define HEADER )"([A-Za-z-]+)"/g).filter((name) => !FREE.includes(name));
 // Headers that every page may read, or that mean something to the browser alone.
-const SHOWN = ['cache-control', 'content-encoding', 'content-language', 'allow', 'set-cookie', 'vary', 'www-authenticate', 'x-accel-buffering'];
+const SHOWN = ['cache-control', 'content-encoding', 'content-language', 'allow', 'refresh', 'set-cookie', 'vary', 'www-authenticate', 'x-accel-buffering'];
 const WRITTEN = names(/reply_header\(\s*[^,]+, STR\("([A-Za-z-]+)"\)/g).filter((name) => !SHOWN.includes(name) && !name.startsWith('access-control-'));
 const ROUTES = [...sources.matchAll(/\{HTTP_(\w+), \w+, "([^"]+)"/g)].map(([, method, path]) => ({ method, path }));
 

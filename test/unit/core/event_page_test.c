@@ -123,9 +123,8 @@ static void users_may_return_to_no_other_host_however_it_is_written(void **state
         "https://evil.example%2f@shop.example/",
         "https://shop%2eexample/",
         "https://shop.example%00.evil.example/",
-        "https://\xef\xbd\x93hop.example/", /* a full-width s */
-        "https://shop\xe3\x80\x82"
-        "example/", /* an ideographic full stop */
+        "https://\xef\xbd\x93hop.example/",  /* a full-width s */
+        "https://shop\xe3\x80\x82.example/", /* an ideographic full stop */
         "https:shop.example/",
         "https:/shop.example/",
         "https:///shop.example/",
@@ -280,18 +279,9 @@ static void an_accent_is_a_hash_and_six_digits(void **state) {
     (void)state;
     assert_true(page_accent_ok(STR("#c2185b")));
     assert_true(page_accent_ok(STR("#09AFaf")));
-    static const char *const bad[] = {"",
-                                      "#",
-                                      "#fff",
-                                      "c2185b",
-                                      "#c2185",
-                                      "#c2185b0",
-                                      "#c2185g",
-                                      "#c2185 ",
-                                      "#c2185;",
-                                      "red",
-                                      "#\xef\xbc\x91"
-                                      "5b"};
+    static const char *const bad[] = {"",        "#",        "#fff",           "c2185b",
+                                      "#c2185",  "#c2185b0", "#c2185g",        "#c2185 ",
+                                      "#c2185;", "red",      "#\xef\xbc\x91zz"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         expect(page_accent_ok(str_of(bad[i])), false, bad[i]);
     assert_false(page_accent_ok((str){"#c2185\0", 7}));
