@@ -135,9 +135,9 @@ static void find_event(struct plain_request *q) {
         q->view.notice = event.notice;
         if (event_may_return_to(e, return_url, http_header(&q->x->request, STR("Host"))))
             q->view.return_url = return_url;
+        q->has_token = place_query_init(&q->place, q->api, q->x, &event,
+                                        queue_token_of(q->x, event.key)) == ERR_OK;
     }
-    q->has_token = e != NULL && place_query_init(&q->place, q->api, q->x, &event,
-                                                 queue_token_of(q->x, event.key)) == ERR_OK;
     if (e != NULL && (q->has_token || event_is_public(e, q->view.now_ms)))
         event_views_add(&q->views, &q->x->arena, e);
     catalogue_read_unlock(q->api->events.catalogue);
