@@ -182,7 +182,7 @@ function rates(samples, total) {
   });
 }
 
-// The average wait of those who were admitted lately; null where nobody was.
+// The average wait of users who were admitted recently; null if none was.
 function waits(samples) {
   let from = 0;
   return samples.map((sample) => {
@@ -802,8 +802,8 @@ function eventForm(name, event) {
   const sections = makeSections(event.sections ?? (isNew ? [{}] : []));
   const all = () => [...names, ...fields, ...sections.fields()];
 
-  // Only what differs from the event is sent: so nothing is overwritten that was changed meanwhile, and
-  // what this page does not know stays.
+  // Only changed fields are sent, so that concurrent changes of other fields, and fields that this page
+  // does not know, are not overwritten.
   const body = () => {
     const wanted = {};
     for (const field of fields.filter((one) => one.hasChanged())) {

@@ -17,8 +17,8 @@ struct pages {
 bool pages_init(struct pages *pages, const struct page_options *options, struct buf *why);
 void pages_deinit(struct pages *pages);
 
-/* The pages for one answer, for pages_give_back. With options.web_dir they are read anew. NULL:
- * they can't be read, and the request has been answered. */
+/* The pages for one answer; the caller gives them to pages_give_back. With options.web_dir this
+ * reads the files again. NULL: the files can't be read, and the request has been answered. */
 struct page_set *pages_take(struct pages *pages, struct exchange *x);
 void pages_give_back(struct pages *pages, struct page_set *set);
 

@@ -24,12 +24,12 @@ bool return_host_ok(str host);
 bool return_hosts_ok(str list);
 
 /*
- * Whether the room may send its users to `url`, which comes from whoever made the link to the room:
- * an http or https URL of one of the event's return hosts or of this site (`own_host`, as in the
- * Host header; empty: not known), or a path of this site. All but the plainest URLs are refused, so
- * that no browser reads another host from one than this function did: no user name, no backslash,
- * nothing but printable ASCII, at most RETURN_URL_BYTES_MAX bytes. A host without a port stands for
- * the usual port of the URL's scheme.
+ * Whether the waiting room may send its users to `url`. The URL is not trusted: anyone can make a
+ * link to the room. Allowed are http and https URLs of the event's return hosts or of this site
+ * (`own_host`, as in the Host header; empty: not known), and paths of this site. To exclude URLs
+ * that a browser could parse differently, a URL has no user name, no backslash, only printable
+ * ASCII, and at most RETURN_URL_BYTES_MAX bytes. A host without a port means the default port of
+ * the URL's scheme.
  */
 bool event_may_return_to(const struct event *e, str url, str own_host);
 

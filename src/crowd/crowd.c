@@ -275,7 +275,8 @@ bool user_listen(struct user *u, void (*write)(struct client_request *r, struct 
 
 /* ---- time ---- */
 
-/* A user who listens is woken at the end of the patience, which may have been changed meanwhile. */
+/* The timer of a user is due. While a stream is open, the timer stands for the end of the patience;
+ * if crowd_change has extended the patience, the timer is set again. */
 static void user_wake(struct user *u, int64_t due_ns) {
     if (u->is_asleep) {
         bool gives_up = user_loses_patience(u) && user_patience_ms(u) <= 0;

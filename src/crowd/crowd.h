@@ -87,8 +87,8 @@ struct crowd;
 /* NULL: no thread or no file can be opened. */
 struct crowd *crowd_start(const struct crowd_options *options);
 void crowd_change(struct crowd *c, const struct crowd_plan *plan);
-/* Nobody arrives any more, and those who are there give their places back and go; soon after that
- * it has ended, in ten seconds at most. */
+/* Stops arrivals and lets all users give back their places. The crowd has ended within ten seconds.
+ */
 void crowd_leave(struct crowd *c);
 void crowd_read(struct crowd *c, struct crowd_numbers *out);
 /* When it has ended: all latencies, of requests that are no streams. */

@@ -54,7 +54,7 @@ struct user {
     struct crowd *crowd;
     struct list link;
     uint32_t number;
-    uint32_t wake; /* the number of its last sleep: an older one wakes nobody */
+    uint32_t wake; /* number of the latest wake-up; earlier ones are ignored */
     int64_t arrived_ns;
     int64_t due_ns;   /* when what it does now should have been done */
     int64_t delay_ms; /* how long to sleep before the next step */

@@ -6,7 +6,7 @@
 
 #include "crowd/internal.h"
 
-/* How often a user chooses again when the seats were taken meanwhile. */
+/* How often a user chooses other seats after somebody else has taken the chosen ones. */
 #define TRIES_MAX 6
 /* How many seats one user wants at most. */
 #define SEATS_MAX 2

@@ -7,9 +7,9 @@ ALTER TABLE request_partitions
 -- Accepts requests, in the order of the lists. Returns one row for each, in that order. A request
 -- that is there already is left as it is.
 --
--- How many undecided requests are ahead is counted anew while they are few. Where they are many, a
--- count is used for 200 ms: those that were accepted since are added, and those that were decided
--- since still count. So it is never too low, and a position that is read later is not higher.
+-- The undecided requests of a partition are counted for each batch while they are few. Above 1,000,
+-- the count is cached for 200 ms: requests accepted since then are added, and requests decided since
+-- then are not subtracted. So the position at acceptance is never too low, and does not rise later.
 CREATE OR REPLACE FUNCTION ledger_request_put_1(
   a_ids UUID[], a_partitions BIGINT[], a_events BIGINT[], a_sections BIGINT[], a_users TEXT[],
   a_entries BIGINT[], a_strategies TEXT[], a_quantities BIGINT[], a_seats TEXT[],

@@ -99,7 +99,8 @@ void stream_end(struct stream *s) {
 }
 
 int64_t streams_open(void) {
-    /* In this order: a stream that comes and goes meanwhile must not count as minus one. */
+    /* `closed` is read first: otherwise a stream that opens and closes between the two reads would
+     * make the result negative. */
     uint64_t closed = counter_total(COUNT_SSE_CLOSED);
     return (int64_t)(counter_total(COUNT_SSE_OPENED) - closed);
 }
